@@ -1,0 +1,81 @@
+"""The words of ragtrace as types: documents, messages, hooks, stages, paths.
+
+Everything here is plain data, imported by all sides and importing nothing of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Hook = Literal["query", "retrieval", "content", "prompt", "response"]
+"""A point of the pipeline where a defense can act."""
+Stage = Literal["retrieval", "context", "generation"]
+"""A span-wrapped part of the pipeline."""
+Path = Literal["invoke", "ainvoke", "stream", "astream", "batch", "abatch"]
+"""How the pipeline was called, by its outermost call."""
+Channel = Hook
+"""What a metric observes: the same five names as the hooks."""
+OnError = Literal["open", "raise", "block"]
+"""What happens to a stage when a defense raises: go on undefended, raise, or withhold its text."""
+
+HOOKS: tuple[Hook, ...] = get_args(Hook)
+
+
+@dataclass
+class Document:
+    """What a retriever returned.
+
+    ``id`` is the framework's, or made from the content's digest where the framework has none.
+    ``score`` is in the store's own unit (a distance or a similarity); ``None`` where it gave none.
+    """
+
+    content: str
+    id: str
+    score: float | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Message:
+    """One message given to a model; ``role`` is ``system``, ``user``, ``assistant`` or ``tool``."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A named entity in a text: ``text == source[start:end]``, ``type`` one of ``ragtrace.ner.TYPES``."""
+
+    type: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A random string planted in one document, looked for by exact match."""
+
+    text: str
+    family: str
+    document_id: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One query sent on purpose, with its ground truth.
+
+    ``probe_id`` is the same in every arm, so that arms can be compared probe by probe.
+    """
+
+    probe_id: str
+    attack: str
+    query: str
+    corpus: str = ""
+    seed: int = 0
+    target_id: str | None = None
+    target_text: str | None = None
+    is_member: bool | None = None
+    canary: str | None = None
