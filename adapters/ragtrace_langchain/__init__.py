@@ -1,0 +1,5 @@
+"""ragtrace for LangChain: ``LangChainInstrumentor().instrument()``."""
+
+from ragtrace_langchain.instrumentor import LangChainInstrumentor
+
+__all__ = ["LangChainInstrumentor"]

@@ -1,0 +1,219 @@
+"""The caller's outermost call, however it is made: one request, one scope, one root span.
+
+Whatever runs inside finds the scope in the OpenTelemetry context. ``batch`` runs many requests through each
+step together; there the scope of each input travels in its config, as a callback handler that handles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from inspect import isasyncgen, isgenerator
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import get_config_list, merge_configs
+from opentelemetry import context as otel
+
+from ragtrace.record.hooks import Recorder, Request
+from ragtrace.record.scope import SCOPE_KEY, attached, current
+from ragtrace.record.steps import internal_error
+from ragtrace.types import Path
+
+Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class _Batch:
+    """Stands in the context for "one of several requests: look into the config"."""
+
+
+class _Carrier(BaseCallbackHandler):
+    """Carries a request through LangChain's config; every event is ignored."""
+
+    ignore_llm = ignore_retry = ignore_chain = ignore_agent = True  # type: ignore[assignment]
+    ignore_retriever = ignore_chat_model = ignore_custom_event = True  # type: ignore[assignment]
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+
+def carried(callbacks: Any) -> Request | None:
+    """The request that a config's callbacks carry."""
+    handlers = callbacks if isinstance(callbacks, list) else getattr(callbacks, "handlers", ())
+    return next((h.request for h in handlers if isinstance(h, _Carrier)), None)
+
+
+class Requests:
+    """Makes the wrappers of the six ways to call a runnable."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def enter(self, path: Path, instance: Any, callbacks: Any) -> AbstractContextManager[Any]:
+        """The request to run in: the one we are in, the one that the batch's config carries, or a new one."""
+        try:
+            scope = current()
+            if isinstance(scope, _Batch):
+                request = carried(callbacks)
+                if request is not None:
+                    return attached(request.context)
+                path = "batch"
+            elif scope is not None:
+                return nullcontext()
+            return self.recorder.request(path, type(instance).__name__)
+        except Exception:
+            internal_error()
+            return nullcontext()
+
+    def invoke(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``invoke(input, config=None, **kwargs)``."""
+        if _settled():
+            return wrapped(*args, **kwargs)
+        with self.enter("invoke", instance, _callbacks(args, kwargs)):
+            return wrapped(*args, **kwargs)
+
+    async def ainvoke(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``ainvoke(input, config=None, **kwargs)``."""
+        if _settled():
+            return await wrapped(*args, **kwargs)
+        with self.enter("ainvoke", instance, _callbacks(args, kwargs)):
+            return await wrapped(*args, **kwargs)
+
+    def stream(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``stream(input, config=None, **kwargs)``: the span starts with the first step, not with the call."""
+        if _settled():
+            return wrapped(*args, **kwargs)
+        opened, iterator = self._opener("stream", instance), wrapped(*args, **kwargs)
+        return stepwise(opened, iterator) if isgenerator(iterator) else iterator
+
+    def astream(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``astream(input, config=None, **kwargs)``."""
+        if _settled():
+            return wrapped(*args, **kwargs)
+        opened, iterator = self._opener("astream", instance), wrapped(*args, **kwargs)
+        return astepwise(opened, iterator) if isasyncgen(iterator) else iterator
+
+    def _opener(self, path: Path, instance: Any) -> Callable[[], Request]:
+        scope, parent = self.recorder.scope(path), otel.get_current()
+
+        def opened() -> Request:
+            with attached(parent):
+                return Request(self.recorder, scope, type(instance).__name__)
+
+        return opened
+
+    def batch(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``batch(inputs, config=None, …)``: a request for each input."""
+        if current() is not None:
+            return wrapped(*args, **kwargs)
+        args, kwargs, group = self._spread("batch", instance, args, kwargs)
+        with group:
+            return group.seen(wrapped(*args, **kwargs))
+
+    async def abatch(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        """``abatch(inputs, config=None, …)``."""
+        if current() is not None:
+            return await wrapped(*args, **kwargs)
+        args, kwargs, group = self._spread("abatch", instance, args, kwargs)
+        with group:
+            return group.seen(await wrapped(*args, **kwargs))
+
+    def _spread(self, path: Path, instance: Any, args: Any, kwargs: Any) -> tuple[Any, Any, _Group]:
+        try:
+            inputs = args[0] if args else kwargs["inputs"]
+            config = args[1] if len(args) > 1 else kwargs.get("config")
+            configs = get_config_list(config, len(inputs))
+            requests = [self.recorder.request(path, type(instance).__name__) for _ in inputs]
+            spread = [
+                merge_configs(c, {"callbacks": [_Carrier(r)]}) for c, r in zip(configs, requests, strict=True)
+            ]
+            rest = {k: v for k, v in kwargs.items() if k not in ("inputs", "config")}
+            return (inputs, spread, *args[2:]), rest, _Group(requests)
+        except Exception:  # LangChain itself says what is wrong with the arguments
+            return args, kwargs, _Group([])
+
+
+class _Group:
+    """The requests of one batch: they end together."""
+
+    def __init__(self, requests: list[Request]) -> None:
+        self.requests = requests
+
+    def seen(self, results: Any) -> Any:
+        for request, result in zip(self.requests, results, strict=False):
+            request.end(result if isinstance(result, BaseException) else None)
+        return results
+
+    def __enter__(self) -> None:
+        self._token = otel.attach(otel.set_value(SCOPE_KEY, _Batch()) if self.requests else otel.get_current())
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        otel.detach(self._token)
+        for request in self.requests:
+            request.end(error)
+
+
+def _settled() -> bool:
+    scope = current()
+    return scope is not None and not isinstance(scope, _Batch)
+
+
+def _callbacks(args: Any, kwargs: Any) -> Any:
+    config = args[1] if len(args) > 1 else kwargs.get("config")
+    return config.get("callbacks") if isinstance(config, dict) else None
+
+
+def stepwise(opened: Callable[[], Any], iterator: Iterator[Any]) -> Iterator[Any]:
+    """Runs a stream step by step in the context of a part, which ends with the stream, however that ends.
+
+    Between two steps the consumer's own context is current, so nothing is detached in another context.
+    """
+    try:
+        part = opened()
+    except Exception:
+        internal_error()
+        yield from iterator
+        return
+    error: BaseException | None = None
+    try:
+        while True:
+            with attached(part.context):
+                try:
+                    item = next(iterator)
+                except StopIteration:
+                    return
+            yield item
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        with attached(part.context):
+            iterator.close()  # type: ignore[attr-defined]
+        part.end(error)
+
+
+async def astepwise(opened: Callable[[], Any], iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """:func:`stepwise` for async streams."""
+    try:
+        part = opened()
+    except Exception:
+        internal_error()
+        async for item in iterator:
+            yield item
+        return
+    error: BaseException | None = None
+    try:
+        while True:
+            with attached(part.context):
+                try:
+                    item = await anext(iterator)
+                except StopAsyncIteration:
+                    return
+            yield item
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        with attached(part.context):
+            await iterator.aclose()  # type: ignore[attr-defined]
+        part.end(error)

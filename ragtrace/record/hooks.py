@@ -1,0 +1,354 @@
+"""The join points: where a framework's stage meets the defenses, and where the spans are written.
+
+An adapter asks its :class:`Recorder` for a stage, runs the framework's own code inside it, and hands the
+values through ``query → documents`` (retrieval) or ``prompt → response`` (generation). Each step runs the
+defenses that are switched on, compares before and after, and writes the effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from opentelemetry import context as otel
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
+from ragtrace import defense as declarations
+from ragtrace.defense import Defense
+from ragtrace.record import attributes as a
+from ragtrace.record import describe, effects
+from ragtrace.record.capture import Capture, dumps, well_formed
+from ragtrace.record.effects import Effect
+from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailed, Scope, conversation_id, inside
+from ragtrace.record.steps import Steps, internal_error, run_hook
+from ragtrace.types import Document, Hook, Message, Path, Stage
+
+T = TypeVar("T")
+_BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
+
+
+def withheld(name: str) -> str:
+    """What stands for a text that a failing defense with ``on_error="block"`` withheld."""
+    return f"[withheld by ragtrace: defense {name} failed]"
+
+
+class Recorder:
+    """Makes the scopes and stages of one instrumented framework."""
+
+    def __init__(self, tracer: Tracer, framework: str, capture: Capture, defenses: tuple[Defense, ...] = ()) -> None:
+        self.tracer = tracer
+        self.framework = framework
+        self.capture = capture
+        self.defenses = defenses
+
+    def scope(self, path: Path) -> Scope:
+        """The state of a request made here and now: with the defenses and the probe of the caller."""
+        return Scope(path, self.defenses)
+
+    def request(self, path: Path, name: str) -> Request:
+        """The root span of the caller's outermost call."""
+        return Request(self, self.scope(path), name)
+
+    def start(
+        self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
+    ) -> Span:
+        """A span with the attributes that every span of ours has."""
+        if otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
+            return trace.INVALID_SPAN
+        span = self.tracer.start_span(name, parent, kind=kind, start_time=start_time)
+        if span.is_recording():
+            span.set_attributes(
+                {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+            )
+            if scope.truth is not None:
+                truth = scope.truth
+                span.set_attributes({a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id})
+            if (conversation := conversation_id()) is not None:
+                span.set_attribute(a.CONVERSATION, conversation)
+        return span
+
+
+class _Part:
+    """A span that is entered and left once. ``context`` is what the framework's code runs in."""
+
+    def __init__(self, recorder: Recorder, scope: Scope, span: Span) -> None:
+        self.recorder = recorder
+        self.scope = scope
+        self.span = span
+        self.recording = span.is_recording()
+        self.effects: list[Effect] = []
+        self.losses: list[str] = []
+        self.ended = False
+        self.outer = otel.get_current()
+        self.context = self.outer
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Ends the span, once. Never raises."""
+        if self.ended:
+            return
+        self.ended = True
+        try:
+            if self.recording:
+                self._finish()
+                if error is not None:
+                    self._fail(error)
+                if self.effects:
+                    self.span.set_attribute(a.EFFECTS, dumps([e.to_json() for e in self.effects]))
+                if self.losses:
+                    self.span.set_attribute(a.LOSSES, dumps([well_formed(loss) for loss in self.losses]))
+            self.span.end()
+        except Exception:
+            internal_error()
+
+    def _finish(self) -> None:
+        """What a subclass writes at its end."""
+
+    def _fail(self, error: BaseException) -> None:
+        if any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__):
+            self.span.set_attribute(a.CANCELLED, True)
+            return
+        kind = type(error).__qualname__
+        self.span.set_attribute(a.ERROR_TYPE, kind)
+        if self.recorder.capture.mode == "full":
+            self.span.record_exception(error)
+            self.span.set_status(Status(StatusCode.ERROR, well_formed(f"{kind}: {error}")))
+        else:
+            self.span.set_status(Status(StatusCode.ERROR, kind))
+
+    def __enter__(self) -> Any:
+        self._token = otel.attach(self.context)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        otel.detach(self._token)
+        self.end(error)
+
+
+class Request(_Part):
+    """The caller's outermost call, and the scope that goes with it."""
+
+    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
+        super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope))
+        scope.span = self.span
+        self.effects = scope.effects
+        self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
+        if self.recording:
+            self._describe()
+
+    def _describe(self) -> None:
+        claims = declarations.declared()
+        for active in self.scope.defenses:
+            claims[active.name] = tuple({*claims.get(active.name, ()), *active.hooks})
+        if claims:
+            self.span.set_attribute(a.DECLARED, dumps(claims))
+        if (truth := self.scope.truth) is not None:
+            probe = {k: v for k, v in vars(truth.probe).items() if v is not None}
+            self.span.set_attribute(a.PROBE, dumps(probe))
+
+
+class _Stage(_Part):
+    """A stage: its span, and the defenses that cross it."""
+
+    stage: Stage
+
+    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
+        super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope))
+        outer = inside()
+        self.nested = outer is not None
+        self.defenses = () if self.nested else scope.switched_on()
+        self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, outer or self.stage))
+        self.span.set_attribute(a.STAGE, self.stage)
+        if self.nested:
+            self.span.set_attribute(a.NESTED, True)
+
+    def has(self, hook: Hook) -> bool:
+        """Whether a defense that is switched on acts at this hook."""
+        return any(hook in d.hooks for d in self.defenses)
+
+    def cross(
+        self,
+        hook: Hook,
+        value: T,
+        call: Callable[[Defense, T], Any],
+        picture: Callable[[T], Any],
+        compare: Callable[[str, Hook, Any, Any], Effect],
+        restore: Callable[[Any, T], T],
+        blocked: Callable[[str], T],
+    ) -> Steps[T]:
+        """Runs the defenses at one hook, in order, on ``value``."""
+        for defense in self.defenses:
+            if hook not in defense.hooks:
+                continue
+            before, given = picture(value), value
+            try:
+                value, effect = yield from run_hook(
+                    defense,
+                    hook,
+                    lambda d=defense, v=given: call(d, v),
+                    lambda after, d=defense, b=before: compare(d.name, hook, b, picture(after)),
+                    lambda b=before, v=given: restore(b, v),
+                    blocked,
+                )
+            except DefenseFailed as failed:
+                self.effects.append(failed.effect)
+                raise
+            effect.buffered = hook == "response" and self.scope.path in ("stream", "astream")
+            self.effects.append(effect)
+        return value
+
+
+class Retrieval(_Stage):
+    """Query in, documents out."""
+
+    stage: Stage = "retrieval"
+
+    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
+        super().__init__(recorder, scope, name)
+        self.asked = ""
+        self.found: list[Document] | None = None
+
+    def query(self, query: str) -> Steps[str]:
+        """Runs the ``query`` hook; returns the query to retrieve with."""
+        self.asked = query
+        if not self.nested and self.scope.query is None:
+            self.scope.query = query
+        if self.recording and (text := self.recorder.capture.text(query)) is not None:
+            self.span.set_attribute(a.RETRIEVAL_QUERY, text)
+        sent = yield from self.cross(
+            "query", query, lambda d, q: d.on_query(q), str, effects.text_effect, lambda before, _: before, lambda _: ""
+        )
+        if self.recording and sent != query and (text := self.recorder.capture.text(sent)) is not None:
+            self.span.set_attribute(a.QUERY_SENT, text)
+        return sent
+
+    def documents(self, documents: list[Document], k: int | None = None) -> Steps[list[Document]]:
+        """Runs the ``retrieval`` and ``content`` hooks; returns the documents for the app, at most ``k``."""
+        before = effects.seen(documents)
+        if self.recording:
+            rows = describe.retrieved(documents, self.recorder.capture, self.losses)
+            self.span.set_attribute(a.RETRIEVAL_DOCUMENTS, dumps(rows))
+            if k is not None:
+                self.span.set_attribute(a.POOL, len(documents))
+        if self.defenses and (self.has("retrieval") or self.has("content")):
+            documents = yield from self._cross("retrieval", documents, lambda d, v: d.on_retrieval(self.asked, v), k)
+            documents = yield from self._cross("content", documents, lambda d, v: d.on_content(self.asked, v), None)
+            if self.recording:
+                rows = describe.after_defense(before, documents, self.recorder.capture, self.losses)
+                self.span.set_attribute(a.AFTER_DEFENSE, dumps(rows))
+        if not self.nested:
+            self.scope.remember(documents)
+            self.scope.retrieved_at = time.time_ns()
+        return documents
+
+    def _cross(
+        self, hook: Hook, documents: list[Document], call: Callable[[Defense, list[Document]], Any], k: int | None
+    ) -> Steps[list[Document]]:
+        kept = yield from self.cross(
+            hook, documents, lambda d, v: call(d, list(v)), _copies, _compared, lambda before, _: before, lambda _: []
+        )
+        return kept if k is None else kept[:k]
+
+    def _finish(self) -> None:
+        self.span.set_attribute(a.OPERATION, "retrieval")
+
+
+def _copies(documents: list[Document]) -> list[Document]:
+    return [replace(d, metadata=dict(d.metadata)) for d in documents]
+
+
+def _compared(name: str, hook: Hook, before: list[Document], after: list[Document]) -> Effect:
+    return effects.documents_effect(name, hook, effects.seen(before), effects.seen(after))
+
+
+class Generation(_Stage):
+    """Messages in, text out. Writes the context stage's span on the way."""
+
+    stage: Stage = "generation"
+
+    def __init__(self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat") -> None:
+        super().__init__(recorder, scope, name)
+        if self.recording:
+            self.span.set_attribute(a.OPERATION, operation)
+
+    def prompt(self, messages: list[Message]) -> Steps[list[Message]]:
+        """Runs the ``prompt`` hook; returns the messages for the model."""
+        if not self.nested:
+            self._context_stage(messages)
+        messages = yield from self.cross(
+            "prompt",
+            messages,
+            lambda d, v: d.on_prompt([replace(m) for m in v]),
+            effects.pairs,
+            effects.messages_effect,
+            lambda _, v: v,
+            lambda name: [Message(m.role, withheld(name)) for m in messages],
+        )
+        if self.recording:
+            rows = describe.messages(messages, self.recorder.capture)
+            self.span.set_attribute(a.INPUT_MESSAGES, dumps(rows))
+            query = self.scope.query
+            if query is None:
+                query = next((m.content for m in reversed(messages) if m.role == "user"), "")
+            if (text := self.recorder.capture.text(query)) is not None:
+                self.span.set_attribute(a.QUERY, text)
+        return messages
+
+    def response(self, text: str) -> Steps[str]:
+        """Runs the ``response`` hook; returns the text for the app."""
+        query, documents = self.scope.query or "", self.scope.documents
+        return (
+            yield from self.cross(
+                "response",
+                text,
+                lambda d, v: d.on_response(query, _copies(documents), v),
+                str,
+                effects.text_effect,
+                lambda before, _: before,
+                withheld,
+            )
+        )
+
+    def measured(
+        self, logprobs: Sequence[float], input_tokens: int | None, output_tokens: int | None, model: str | None
+    ) -> None:
+        """Writes the mean and count of the response's token log-probabilities (natural log), and the usage."""
+        if not self.recording:
+            return
+        if logprobs:
+            self.span.set_attribute(a.MEAN_LOGPROB, sum(logprobs) / len(logprobs))
+            self.span.set_attribute(a.LOGPROB_TOKENS, len(logprobs))
+        for name, value in ((a.INPUT_TOKENS, input_tokens), (a.OUTPUT_TOKENS, output_tokens), (a.RESPONSE_MODEL, model)):
+            if isinstance(value, int | str):
+                self.span.set_attribute(name, value)
+
+    def delivered(self, texts: Sequence[str], finish_reason: str | None = None) -> None:
+        """Writes what the app really got, once; of a stream that was abandoned, the part that was delivered."""
+        if not self.recording:
+            return
+        rows = describe.messages([Message("assistant", text) for text in texts], self.recorder.capture)
+        self.span.set_attribute(a.OUTPUT_MESSAGES, dumps([r | {"finish_reason": finish_reason or "stop"} for r in rows]))
+        if texts and (hash := self.recorder.capture.digest(texts[0])) is not None:
+            self.span.set_attribute(a.RESPONSE_HASH, hash)
+
+    def _context_stage(self, messages: list[Message]) -> None:
+        documents = self.scope.documents
+        if not (documents and self.recording):
+            return
+        span = self.recorder.start(
+            "context", SpanKind.INTERNAL, self.scope, self.outer, self.scope.retrieved_at or None
+        )
+        rows = describe.in_prompt(documents, "\n".join(m.content for m in messages))
+        contents = {}
+        for row in rows:
+            document = documents[row["of"]]
+            piece = document.content[row["start"] : row["start"] + row["run"]]
+            if (hash := self.recorder.capture.digest(piece)) is not None:
+                row["hash"] = hash
+            if not row["whole"] and (text := self.recorder.capture.text(piece)) is not None:
+                row["content"] = text  # a whole one is found again by its hash
+        span.set_attributes({a.STAGE: "context", a.IN_PROMPT: dumps(rows)})
+        span.end()

@@ -1,0 +1,113 @@
+"""The state of one request: from the caller's outermost call to its answer.
+
+It travels in the OpenTelemetry context, so it goes wherever that goes (threads, tasks), and is freed with
+the request: nothing here is kept in a map that could grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+
+from ragtrace import defense
+from ragtrace.errors import RagtraceError
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from ragtrace.defense import Defense
+    from ragtrace.record.effects import Effect
+    from ragtrace.types import Document, Path, Probe
+
+SCOPE_KEY = otel.create_key("ragtrace-scope")
+STAGE_KEY = otel.create_key("ragtrace-stage")  # "retrieval", "generation" or "defense": what we are inside of
+_TRUTH_KEY = otel.create_key("ragtrace-truth")
+_CONVERSATION_KEY = otel.create_key("ragtrace-conversation")
+_MAX_DOCUMENTS = 200  # an agent may retrieve for hours; the prompt is compared with the latest
+
+
+class DefenseFailed(RagtraceError):
+    """Carries a defense's exception to the app, where its ``on_error`` is ``"raise"``."""
+
+    def __init__(self, effect: Effect) -> None:
+        super().__init__(f"defense {effect.defense!r} failed at hook {effect.hook!r}")
+        self.effect = effect
+
+
+class Truth(NamedTuple):
+    """What an audit knows about the request it makes."""
+
+    run_id: str
+    arm: str
+    probe: Probe
+
+
+class Scope:
+    """One request. Attributes are written by the join points only."""
+
+    __slots__ = ("defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "truth")
+
+    def __init__(self, path: Path, standing: tuple[Defense, ...]) -> None:
+        self.path = path
+        self.defenses = standing + defense.active()
+        self.truth: Truth | None = otel.get_value(_TRUTH_KEY)  # type: ignore[assignment]
+        self.span: Span
+        self.query: str | None = None
+        self.documents: list[Document] = []
+        self.retrieved_at = 0
+        self.effects: list[Effect] = []
+
+    def switched_on(self) -> tuple[Defense, ...]:
+        """The defenses that act here: those at the request's start, and any switched on further in."""
+        inner = defense.active()
+        if not inner:
+            return self.defenses
+        return self.defenses + tuple(d for d in inner if d not in self.defenses)
+
+    def remember(self, documents: list[Document]) -> None:
+        """Keeps what was retrieved, for the context stage and for response defenses."""
+        self.documents = (self.documents + documents)[-_MAX_DOCUMENTS:]
+
+
+def current() -> Scope | None:
+    """The request we are in, if any."""
+    return otel.get_value(SCOPE_KEY)  # type: ignore[return-value]
+
+
+def inside() -> str | None:
+    """The stage we are inside of (``retrieval``, ``generation``), or ``defense`` inside a defense's hook."""
+    return otel.get_value(STAGE_KEY)  # type: ignore[return-value]
+
+
+@contextmanager
+def attached(context: Context) -> Iterator[None]:
+    """Makes ``context`` current for a piece of code that starts and ends in one task or thread."""
+    token = otel.attach(context)
+    try:
+        yield
+    finally:
+        otel.detach(token)
+
+
+@contextmanager
+def probing(run_id: str, arm: str, probe: Probe) -> Iterator[None]:
+    """Marks the requests made inside as one probe of an audit: its truth travels with the trace."""
+    with attached(otel.set_value(_TRUTH_KEY, Truth(run_id, arm, probe))):
+        yield
+
+
+@contextmanager
+def conversation(id: str) -> Iterator[None]:
+    """Marks the requests made inside as one conversation: defenses may keep a budget for each."""
+    with attached(otel.set_value(_CONVERSATION_KEY, id)):
+        yield
+
+
+def conversation_id() -> str | None:
+    """The conversation we are in, if any."""
+    value: Any = otel.get_value(_CONVERSATION_KEY)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,108 @@
+"""One line at start-up: tracer provider, spool exporter, every installed framework."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from ragtrace.defense import Defense
+from ragtrace.record.capture import Capture, Mode
+from ragtrace.record.spool import SpoolExporter
+
+_log = logging.getLogger("ragtrace")
+_FLUSH_EVERY_MS = 5_000  # what ended ten seconds ago is on disk
+_FRAMEWORKS = {"ragtrace_langchain": "langchain_core", "ragtrace_llama_index": "llama_index"}
+
+
+class Tracing:
+    """What :func:`setup` has installed."""
+
+    def __init__(self, provider: TracerProvider, database: Path, capture: Mode) -> None:
+        self.provider = provider
+        self.database = database
+        self.capture = capture
+        self.instrumentors: list[Any] = []
+        self._processor = BatchSpanProcessor(SpoolExporter(database, capture), schedule_delay_millis=_FLUSH_EVERY_MS)
+        provider.add_span_processor(self._processor)
+
+    def flush(self) -> None:
+        """Writes every ended span to the spool now."""
+        self._processor.force_flush()
+
+    def shutdown(self) -> None:
+        """Writes what is left, takes the wraps off the frameworks, and stops recording."""
+        for instrumentor in self.instrumentors:
+            instrumentor.uninstrument()
+        self._processor.shutdown()
+        _installed.pop(self.database, None)
+
+
+_installed: dict[Path, Tracing] = {}
+
+
+def setup(
+    database: str | Path = "traces.duckdb",
+    *,
+    capture: Mode = "digest",
+    defenses: tuple[Defense, ...] | list[Defense] = (),
+) -> Tracing:
+    """Starts tracing into the spool of ``database`` and instruments every installed framework.
+
+    Installs the global tracer provider, or joins the one that is there, so that the app's own spans are stored
+    too. A normal exit flushes. ``defenses`` act on every pipeline of the process. Called again with the same
+    database it changes nothing. The database itself is never opened by this process.
+
+    :param capture: what may be stored of texts: ``full``, ``masked``, ``digest`` (default) or ``none``.
+    """
+    path = Path(database).expanduser().absolute()
+    if path in _installed:
+        return _installed[path]
+    policy = Capture(capture, b"" if capture == "full" else _digest_key(path))
+    tracing = Tracing(_provider(), path, capture)
+    _installed[path] = tracing
+    for entry in entry_points(group="opentelemetry_instrumentor"):
+        if find_spec(_FRAMEWORKS.get(entry.name, "ragtrace.absent")) is None:
+            continue
+        try:
+            instrumentor = entry.load()()
+            instrumentor.instrument(tracer_provider=tracing.provider, capture=policy, defenses=tuple(defenses))
+            tracing.instrumentors.append(instrumentor)
+        except Exception:
+            _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)
+    return tracing
+
+
+def _provider() -> TracerProvider:
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, TracerProvider):
+        return provider
+    made = TracerProvider()
+    trace.set_tracer_provider(made)
+    return made
+
+
+def _digest_key(database: Path) -> bytes:
+    """The key of this store's digests: from ``RAGTRACE_DIGEST_KEY``, or made once beside the store (0600)."""
+    if given := os.environ.get("RAGTRACE_DIGEST_KEY"):
+        return given.encode()[:64]
+    file = database.with_name(database.name + ".key")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(secrets.token_bytes(32))
+    except FileExistsError:
+        pass
+    except OSError:
+        _log.warning("ragtrace cannot keep a digest key at %s; digests differ between processes", file)
+        return secrets.token_bytes(32)
+    return file.read_bytes() or secrets.token_bytes(32)

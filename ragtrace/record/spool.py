@@ -1,0 +1,142 @@
+"""Spans to Parquet segments beside the database, each complete or absent.
+
+Runs in the batch processor's thread. pyarrow is imported there on first use, not with ``ragtrace``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from ragtrace.record import attributes as a
+from ragtrace.record.capture import Mode, plain
+
+_log = logging.getLogger("ragtrace")
+SUFFIX = ".parquet"
+FORMAT_KEY = b"ragtrace.segment"
+FORMAT = b"1"
+
+
+def spool_of(database: str | Path) -> Path:
+    """The folder whose segments :func:`ragtrace.open` merges into ``database``."""
+    path = Path(database)
+    return path.with_name(path.name + ".spool")
+
+
+class SpoolExporter(SpanExporter):
+    """Writes each batch as one segment: temporary name, fsync, rename. Files are 0600, the folder 0700.
+
+    ``capture`` also covers spans that are not ours: where it keeps no raw text, their strings are dropped.
+    """
+
+    def __init__(self, database: str | Path, capture: Mode = "digest") -> None:
+        self.folder = spool_of(database)
+        self._keeps_foreign_text = capture == "full"
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Writes one segment. A failure is logged and reported to the SDK, never raised."""
+        try:
+            self._write([self._row(span) for span in spans])
+        except Exception:
+            _log.warning("ragtrace lost %d spans: no segment could be written to %s", len(spans), self.folder, exc_info=True)
+            return SpanExportResult.FAILURE
+        return SpanExportResult.SUCCESS
+
+    def _row(self, span: ReadableSpan) -> dict[str, Any]:
+        context, scope = span.get_span_context(), span.instrumentation_scope
+        assert context is not None
+        ours = scope is not None and scope.name == a.SCOPE
+        keep = ours or self._keeps_foreign_text
+        resource = dict(span.resource.attributes)
+        return {
+            "trace_id": format(context.trace_id, "032x"),
+            "span_id": format(context.span_id, "016x"),
+            "parent_span_id": format(span.parent.span_id, "016x") if span.parent else None,
+            "name": span.name.encode("utf-8", "replace").decode(),
+            "kind": span.kind.name,
+            "start_time_ns": span.start_time,
+            "end_time_ns": span.end_time,
+            "status": span.status.status_code.name,
+            "status_message": span.status.description if keep else None,
+            "service": str(resource.get("service.name", "")),
+            "scope": scope.name if scope else None,
+            "attributes": _json(span.attributes or {}, keep),
+            "events": _json([_event(e) for e in span.events] if keep else [], True),
+            "resource": _json(resource, True),
+        }
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pylist(rows, schema=_schema(pa))
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        temporary = self.folder / f".{name}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                pq.write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self.folder / (name + SUFFIX))
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        _fsync_folder(self.folder)
+
+    def shutdown(self) -> None:
+        """Nothing is held between batches."""
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Nothing is held between batches."""
+        return True
+
+
+def _schema(pa: Any) -> Any:
+    text, nanoseconds = pa.string(), pa.int64()
+    columns = {
+        "trace_id": text, "span_id": text, "parent_span_id": text, "name": text, "kind": text,
+        "start_time_ns": nanoseconds, "end_time_ns": nanoseconds, "status": text, "status_message": text,
+        "service": text, "scope": text, "attributes": text, "events": text, "resource": text,
+    }  # fmt: skip
+    return pa.schema(list(columns.items()), metadata={FORMAT_KEY: FORMAT})
+
+
+def _event(event: Any) -> dict[str, Any]:
+    return {"name": event.name, "time_ns": event.timestamp, "attributes": dict(event.attributes or {})}
+
+
+def _json(value: Any, keep_text: bool) -> str:
+    if not keep_text:
+        value = {k: v for k, v in value.items() if isinstance(v, bool | int | float)}
+    try:
+        made = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
+    except ValueError:  # NaN, or something that JSON has no word for
+        made = json.dumps(plain(value, [], "attributes"), ensure_ascii=False)
+    return made.encode("utf-8", "replace").decode()
+
+
+def _mapping(value: Any) -> Any:
+    if hasattr(value, "items"):
+        return dict(value)
+    raise ValueError(type(value).__name__)
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,132 @@
+"""Runs one defense at one hook, the same code for sync and async paths.
+
+A join point is a generator that yields whatever a hook returned and is sent the value: :func:`drive` sends it
+back at once, :func:`adrive` awaits it first. Whatever goes wrong in *our* code ends here, in the log and not in the app.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+
+from ragtrace.defense import Defense
+from ragtrace.errors import DefenseTypeError
+from ragtrace.record.effects import Effect
+from ragtrace.record.scope import STAGE_KEY, DefenseFailed, attached
+from ragtrace.types import Document, Hook, Message
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+_log = logging.getLogger("ragtrace")
+
+_EXPECTED: dict[Hook, str] = {
+    "query": "a str",
+    "retrieval": "a list of ragtrace.Document",
+    "content": "a list of ragtrace.Document",
+    "prompt": "a list of ragtrace.Message",
+    "response": "a str",
+}
+
+
+def drive(steps: Steps[T], fallback: T) -> T:
+    """Runs a join point on a sync path."""
+    try:
+        value = next(steps)
+        while True:
+            if inspect.isawaitable(value):
+                if inspect.iscoroutine(value):
+                    value.close()
+                value = steps.throw(DefenseTypeError("an async hook was met on a sync path; call the app's async form"))
+            else:
+                value = steps.send(value)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    except DefenseFailed as failed:
+        raise failed.__cause__ or failed from None
+    except Exception:
+        internal_error()
+        return fallback
+
+
+async def adrive(steps: Steps[T], fallback: T) -> T:
+    """Runs a join point on an async path."""
+    try:
+        value = next(steps)
+        while True:
+            if inspect.isawaitable(value):
+                try:
+                    with attached(_in_defense()):
+                        value = await value
+                except Exception as error:
+                    value = steps.throw(error)
+                    continue
+            value = steps.send(value)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    except DefenseFailed as failed:
+        raise failed.__cause__ or failed from None
+    except Exception:
+        internal_error()
+        return fallback
+
+
+def _in_defense() -> Context:
+    return otel.set_value(STAGE_KEY, "defense")
+
+
+def internal_error() -> None:
+    """Our own failure: it is logged, and the app goes on. Call it from an ``except`` block."""
+    _log.warning("ragtrace could not record a stage; the app is not affected", exc_info=True)
+
+
+def run_hook(
+    defense: Defense,
+    hook: Hook,
+    call: Callable[[], Any],
+    compare: Callable[[Any], Effect],
+    restore: Callable[[], T],
+    blocked: Callable[[str], T],
+) -> Generator[Any, Any, tuple[T, Effect]]:
+    """Runs one hook. ``restore`` gives the value from before it, ``blocked`` the withheld one."""
+    started = time.perf_counter_ns()
+    try:
+        with attached(_in_defense()):
+            returned = call()
+        if inspect.isawaitable(returned):
+            returned = yield returned
+        _check(defense, hook, returned)
+        effect = compare(returned)
+        value = returned
+    except Exception as error:
+        _log.warning("defense %r failed at hook %r (on_error=%r)", defense.name, hook, defense.on_error, exc_info=True)
+        value = restore() if defense.on_error != "block" else blocked(defense.name)
+        effect = compare(value)
+        effect.status = "error"
+        effect.error = type(error).__name__ if not isinstance(error, DefenseTypeError) else str(error)
+        if defense.on_error == "raise":
+            raise DefenseFailed(effect) from error
+    effect.duration_us = (time.perf_counter_ns() - started) // 1_000
+    return value, effect
+
+
+def _check(defense: Defense, hook: Hook, value: Any) -> None:
+    if hook in ("query", "response"):
+        fits = isinstance(value, str)
+    else:
+        kind = Message if hook == "prompt" else Document
+        fits = isinstance(value, list) and all(isinstance(v, kind) for v in value)
+    if not fits:
+        found = type(value).__name__
+        if isinstance(value, list):
+            found = f"a list of {', '.join(sorted({type(v).__name__ for v in value}))}"
+        raise DefenseTypeError(
+            f"defense {defense.name!r}: on_{hook} returned {found}, expected {_EXPECTED[hook]}; "
+            "return the changed value (or the one it was given)"
+        )
+

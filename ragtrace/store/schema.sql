@@ -1,0 +1,95 @@
+-- The tables that hold what was recorded. Everything shown is a view over them (views/*.sql).
+-- Version 1.
+
+CREATE TABLE IF NOT EXISTS ragtrace_meta (key VARCHAR, value VARCHAR);
+COMMENT ON TABLE ragtrace_meta IS 'Facts about this database: schema_version, views (digest of the view definitions).';
+COMMENT ON COLUMN ragtrace_meta.key IS 'Name of the fact.';
+COMMENT ON COLUMN ragtrace_meta.value IS 'Its value, as text.';
+
+CREATE TABLE IF NOT EXISTS segment_data (name VARCHAR, spans BIGINT, merged_at TIMESTAMP);
+COMMENT ON TABLE segment_data IS 'Spool segments already merged: a segment listed here is never merged again.';
+COMMENT ON COLUMN segment_data.name IS 'File name of the segment in the spool.';
+COMMENT ON COLUMN segment_data.spans IS 'Spans that it added.';
+COMMENT ON COLUMN segment_data.merged_at IS 'When it was merged (UTC).';
+
+CREATE TABLE IF NOT EXISTS span_data (
+    trace_id VARCHAR, span_id VARCHAR, parent_span_id VARCHAR, name VARCHAR, kind VARCHAR,
+    start_ns BIGINT, end_ns BIGINT, status VARCHAR, status_message VARCHAR, service VARCHAR, scope VARCHAR,
+    dialect VARCHAR, stage VARCHAR, attributes JSON, events JSON, resource JSON
+);
+COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
+COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
+COMMENT ON COLUMN span_data.span_id IS 'Span id, 16 hex digits.';
+COMMENT ON COLUMN span_data.parent_span_id IS 'Span id of the parent; NULL for a root.';
+COMMENT ON COLUMN span_data.name IS 'Span name.';
+COMMENT ON COLUMN span_data.kind IS 'OpenTelemetry span kind.';
+COMMENT ON COLUMN span_data.start_ns IS 'Start, nanoseconds since 1970 (UTC).';
+COMMENT ON COLUMN span_data.end_ns IS 'End, nanoseconds since 1970 (UTC).';
+COMMENT ON COLUMN span_data.status IS 'OK, ERROR or UNSET.';
+COMMENT ON COLUMN span_data.status_message IS 'Description of the status, where it may be kept.';
+COMMENT ON COLUMN span_data.service IS 'Resource attribute service.name.';
+COMMENT ON COLUMN span_data.scope IS 'Instrumentation scope (tracer name).';
+COMMENT ON COLUMN span_data.dialect IS 'Whose attribute names these are: ragtrace, or otel for the app''s own spans.';
+COMMENT ON COLUMN span_data.stage IS 'retrieval, context, generation; NULL for other spans.';
+COMMENT ON COLUMN span_data.attributes IS 'Span attributes, one JSON object.';
+COMMENT ON COLUMN span_data.events IS 'Span events, one JSON list.';
+COMMENT ON COLUMN span_data.resource IS 'Resource attributes, one JSON object.';
+
+CREATE TABLE IF NOT EXISTS entity_data (
+    trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR, in_query BOOLEAN, in_documents BOOLEAN
+);
+COMMENT ON TABLE entity_data IS 'Named entities found in generated text when its span was merged.';
+COMMENT ON COLUMN entity_data.trace_id IS 'Trace of the generation.';
+COMMENT ON COLUMN entity_data.span_id IS 'Span of the generation.';
+COMMENT ON COLUMN entity_data.type IS 'One of the eleven types of ragtrace.ner.';
+COMMENT ON COLUMN entity_data.text IS 'The entity as it was written.';
+COMMENT ON COLUMN entity_data.in_query IS 'Also in the query: an echo, not a leak.';
+COMMENT ON COLUMN entity_data.in_documents IS 'Also in a document retrieved in the same trace, before any defense.';
+
+CREATE TABLE IF NOT EXISTS score_data (
+    run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, attack VARCHAR, metric VARCHAR, value DOUBLE
+);
+COMMENT ON TABLE score_data IS 'One number a probe, arm and metric; computed from the traces alone.';
+COMMENT ON COLUMN score_data.run_id IS 'Audit run.';
+COMMENT ON COLUMN score_data.probe_id IS 'Probe, the same in every arm.';
+COMMENT ON COLUMN score_data.arm IS 'Which defenses were on.';
+COMMENT ON COLUMN score_data.attack IS 'Attack that made the probe.';
+COMMENT ON COLUMN score_data.metric IS 'Name of the metric.';
+COMMENT ON COLUMN score_data.value IS 'The score; NULL where there is no data.';
+
+CREATE TABLE IF NOT EXISTS result_data (
+    run_id VARCHAR, arm VARCHAR, defense VARCHAR, attack VARCHAR, corpus VARCHAR, metric VARCHAR, channel VARCHAR,
+    value DOUBLE, ci_low DOUBLE, ci_high DOUBLE, n BIGINT, interpretable VARCHAR, reason VARCHAR, signature VARCHAR
+);
+COMMENT ON TABLE result_data IS 'One number an arm and metric, with whether it may be read.';
+COMMENT ON COLUMN result_data.run_id IS 'Audit run.';
+COMMENT ON COLUMN result_data.arm IS 'Which defenses were on; none for the undefended arm.';
+COMMENT ON COLUMN result_data.defense IS 'The arm''s defense; NULL in the undefended arm.';
+COMMENT ON COLUMN result_data.attack IS 'Attack whose probes were scored.';
+COMMENT ON COLUMN result_data.corpus IS 'Corpus under attack.';
+COMMENT ON COLUMN result_data.metric IS 'Name of the metric.';
+COMMENT ON COLUMN result_data.channel IS 'What the metric observes.';
+COMMENT ON COLUMN result_data.value IS 'The number; NULL where there is no data (the reason says why).';
+COMMENT ON COLUMN result_data.ci_low IS 'Lower end of the 95 % interval.';
+COMMENT ON COLUMN result_data.ci_high IS 'Upper end of the 95 % interval.';
+COMMENT ON COLUMN result_data.n IS 'How many probes, documents or canaries it rests on.';
+COMMENT ON COLUMN result_data.interpretable IS 'interpretable, nuisance, indirect, entangled or no data.';
+COMMENT ON COLUMN result_data.reason IS 'Why, in one sentence.';
+COMMENT ON COLUMN result_data.signature IS 'Version, schema, metric, parameters, seed, n, model.';
+
+CREATE TABLE IF NOT EXISTS inventory_data (
+    defense VARCHAR, kind VARCHAR, hook VARCHAR, status VARCHAR, file VARCHAR, line BIGINT, reason VARCHAR
+);
+COMMENT ON TABLE inventory_data IS 'What the source says: one row for each defense and hook found.';
+COMMENT ON COLUMN inventory_data.defense IS 'Name under which the defense runs.';
+COMMENT ON COLUMN inventory_data.kind IS 'ragtrace, langchain, llama_index or duck.';
+COMMENT ON COLUMN inventory_data.hook IS 'The hook.';
+COMMENT ON COLUMN inventory_data.status IS 'active, conditional, stub, pass_through, dead or unknown.';
+COMMENT ON COLUMN inventory_data.file IS 'Source file.';
+COMMENT ON COLUMN inventory_data.line IS 'Line of the hook.';
+COMMENT ON COLUMN inventory_data.reason IS 'Why, in one sentence.';
+
+CREATE TABLE IF NOT EXISTS entity_seen (trace_id VARCHAR, span_id VARCHAR);
+COMMENT ON TABLE entity_seen IS 'Generations whose text has been looked through for entities.';
+COMMENT ON COLUMN entity_seen.trace_id IS 'Trace of the generation.';
+COMMENT ON COLUMN entity_seen.span_id IS 'Span of the generation.';

@@ -1,0 +1,55 @@
+-- Where does each defense act? The source and the run-time ledger, joined.
+CREATE OR REPLACE VIEW verdicts AS
+WITH ran AS (
+    SELECT defense, hook, count(*) AS runs, count(*) FILTER (status = 'changed') AS changed,
+        count(*) FILTER (status = 'error') AS errors, any_value(error) AS error
+    FROM effects GROUP BY defense, hook
+), covered AS (
+    SELECT defense, hook, count(*) AS crossings, count(*) FILTER (NOT ran) AS missed,
+        string_agg(DISTINCT path, ', ' ORDER BY path) FILTER (NOT ran) AS missed_paths
+    FROM coverage GROUP BY defense, hook
+), claimed AS (
+    SELECT DISTINCT d.defense, unnest(from_json(s.attributes->>'ragtrace.declared'->d.defense, '["VARCHAR"]')) AS hook
+    FROM own_spans s, unnest(json_keys(s.attributes->>'ragtrace.declared')) AS d(defense)
+    WHERE s.attributes->>'ragtrace.declared' IS NOT NULL
+), source AS (
+    SELECT defense, hook, any_value(status) AS status, any_value(reason) AS reason,
+        any_value(file) AS file, any_value(line) AS line
+    FROM inventory_data GROUP BY defense, hook
+), pairs AS (
+    SELECT defense, hook FROM ran UNION SELECT defense, hook FROM covered
+    UNION SELECT defense, hook FROM claimed UNION SELECT defense, hook FROM source
+), joined AS (
+    SELECT p.defense, p.hook, s.status AS source_status, s.reason, s.file, s.line,
+        coalesce(r.runs, 0) AS runs, coalesce(r.changed, 0) AS changed, coalesce(r.errors, 0) AS errors, r.error,
+        coalesce(c.crossings, 0) AS crossings, coalesce(c.missed, 0) AS missed, c.missed_paths,
+        (m.defense IS NOT NULL OR s.defense IS NOT NULL) AS declared,
+        p.defense IN (SELECT defense FROM claimed) OR p.defense IN (SELECT defense FROM source) AS known
+    FROM pairs p LEFT JOIN ran r USING (defense, hook) LEFT JOIN covered c USING (defense, hook)
+    LEFT JOIN claimed m USING (defense, hook) LEFT JOIN source s USING (defense, hook)
+)
+SELECT defense, hook, source_status,
+    CASE WHEN runs = 0 AND missed > 0 THEN 'bypassed' WHEN runs = 0 THEN 'not_run' WHEN errors = runs THEN 'error'
+        WHEN changed > 0 THEN 'changed' ELSE 'unchanged' END AS runtime_status,
+    CASE WHEN missed > 0 THEN 'bypassed'
+        WHEN changed = 0 AND source_status = 'stub' THEN 'silent_stub'
+        WHEN changed = 0 AND source_status = 'pass_through' THEN 'pass_through'
+        WHEN errors > 0 AND changed = 0 THEN 'error'
+        WHEN changed > 0 AND known AND NOT declared THEN 'undeclared'
+        WHEN changed > 0 THEN 'active'
+        WHEN runs = 0 THEN 'not_run'
+        WHEN source_status IN ('dead', 'unknown') THEN 'unknown'
+        ELSE 'dormant' END AS verdict,
+    concat_ws('; ',
+        CASE WHEN runs > 0 THEN format('ran {} times, changed something {} times', runs, changed) END,
+        CASE WHEN errors > 0 THEN format('failed {} times ({})', errors, error) END,
+        CASE WHEN missed > 0 THEN format('its hook was crossed without it in {} of {} traces (path {})', missed, crossings, missed_paths) END,
+        CASE WHEN runs = 0 AND missed = 0 THEN 'its hook was never crossed here' END,
+        CASE WHEN source_status IS NOT NULL THEN format('source says {}: {} ({}:{})', source_status, reason, file, line) END,
+        CASE WHEN source_status IS NULL AND runs > 0 AND changed = 0 AND errors = 0
+            THEN 'no source inventory is stored, so a stub cannot be told from a defense that met nothing to change' END,
+        CASE WHEN changed > 0 AND source_status IN ('stub', 'pass_through', 'dead')
+            THEN 'source and run time disagree: the run time is right' END
+    ) AS evidence,
+    runs, changed, errors, crossings, missed AS bypassed, missed_paths AS bypassed_paths, file, line
+FROM joined;
