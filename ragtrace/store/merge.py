@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,18 +33,25 @@ class MergeReport:
     skipped: list[str] = field(default_factory=list)
 
 
-def merge(connection: duckdb.DuckDBPyConnection, database: Path, folder: Path | None = None) -> MergeReport:
-    """Merges every whole segment of ``folder`` (default: the database's spool), and removes what is merged.
+def merge(connection: duckdb.DuckDBPyConnection, database: Path) -> MergeReport:
+    """Merges every whole segment of the database's spool, and removes what is merged.
 
     Removal comes after the commit; a segment found again after a crash in between is known by its name.
-    Segments of another folder are left in place.
     """
+    paths = sorted(spool_of(database).glob(f"*{SUFFIX}"))
+    report = add(connection, paths)
+    left = set(report.skipped)
+    _remove(path for path in paths if path.name not in left)
+    return report
+
+
+def add(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> MergeReport:
+    """Merges the segments at ``paths`` and leaves the files where they are; those merged before add nothing."""
     report = MergeReport()
-    source = folder or spool_of(database)
-    if not source.is_dir():
+    if not paths:
         return report
     known = {name for (name,) in connection.execute("SELECT name FROM segment_data").fetchall()}
-    for chunk in _chunks(sorted(source.glob(f"*{SUFFIX}")), known, report):
+    for chunk in _chunks(paths, known, report):
         connection.execute("BEGIN")
         try:
             report.spans += _insert(connection, chunk)
@@ -54,14 +61,10 @@ def merge(connection: duckdb.DuckDBPyConnection, database: Path, folder: Path | 
             connection.execute("ROLLBACK")
             raise
         report.segments += len(chunk)
-        if folder is None:
-            _remove(path for path, _ in chunk)
-    if folder is None:
-        _remove(path for path in source.glob(f"*{SUFFIX}") if path.name in known)
     return report
 
 
-def _chunks(paths: list[Path], known: set[str], report: MergeReport) -> Iterator[list[tuple[Path, pa.Table]]]:
+def _chunks(paths: Sequence[Path], known: set[str], report: MergeReport) -> Iterator[list[tuple[Path, pa.Table]]]:
     chunk: list[tuple[Path, pa.Table]] = []
     for path in paths:
         if path.name in known:
@@ -76,7 +79,7 @@ def _chunks(paths: list[Path], known: set[str], report: MergeReport) -> Iterator
         except (OSError, ValueError, pa.ArrowException) as error:
             report.skipped.append(path.name)
             reason = (str(error).splitlines() or ["?"])[0]
-            warnings.warn(f"segment left where it is, not merged: {path} ({reason})", SegmentWarning, stacklevel=4)
+            warnings.warn(f"segment left where it is, not merged: {path} ({reason})", SegmentWarning, stacklevel=5)
             continue
         chunk.append((path, table))
         if len(chunk) == _CHUNK:
@@ -112,7 +115,7 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunk: list[tuple[Path, pa.Ta
     return int(row[0]) if row else 0
 
 
-def _remove(paths: Any) -> None:
+def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             path.unlink()

@@ -1,0 +1,137 @@
+"""What instrumentation adds to one call of a LangChain chain, ours and others', side by side in one run.
+
+A retriever, a prompt, a fake chat model and a parser; 5 documents of 1,400 characters; batch exporters. Each round
+measures every instrumentation once, in random order, each in a process of its own, so that they meet the same machine.
+
+    python tests/benchmarks/overhead.py [--rounds 7] [--calls 300]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+KINDS = ("none", "ragtrace", "openinference", "openllmetry")
+
+
+def chain():
+    from langchain_core.callbacks import CallbackManagerForRetrieverRun
+    from langchain_core.documents import Document
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.output_parsers import StrOutputParser
+    from langchain_core.outputs import ChatGeneration, ChatResult
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+    texts = [(f"Document {i}. " + "Plain words about quarterly planning and budgets. " * 40)[:1400] for i in range(5)]
+
+    class Fixed(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun):
+            return [Document(page_content=t, id=str(i), metadata={"score": 0.5}) for i, t in enumerate(texts)]
+
+    class Echo(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "echo"
+
+        def _generate(self, messages, stop=None, run_manager=None, **kwargs):
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(content="A short answer. " * 10))])
+
+    join = RunnableLambda(lambda ds: "\n\n".join(d.page_content for d in ds))
+    prompt = ChatPromptTemplate.from_template("Use the context.\n{context}\n\nQuestion: {question}")
+    return {"context": Fixed() | join, "question": RunnablePassthrough()} | prompt | Echo() | StrOutputParser()
+
+
+class Nowhere:
+    """An exporter that does what a fast back end does: nothing."""
+
+    def export(self, spans):
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self):
+        pass
+
+    def force_flush(self, timeout_millis=0):
+        return True
+
+
+def instrument(kind: str, folder: str) -> None:
+    if kind == "none":
+        return
+    if kind == "ragtrace":
+        import ragtrace
+
+        ragtrace.setup(Path(folder) / "traces.duckdb", capture="full")
+        return
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+    if kind == "openinference":
+        from openinference.instrumentation.langchain import LangChainInstrumentor
+    else:
+        from opentelemetry.instrumentation.langchain import LangchainInstrumentor as LangChainInstrumentor
+    LangChainInstrumentor().instrument(tracer_provider=provider)
+
+
+def measure(kind: str, calls: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = chain()
+        instrument(kind, folder)
+        for i in range(30):
+            pipeline.invoke(f"warm {i}")
+        times = []
+        for i in range(calls):
+            start = time.perf_counter_ns()
+            pipeline.invoke(f"question {i}")
+            times.append((time.perf_counter_ns() - start) / 1e6)
+        print(json.dumps(statistics.median(times)))
+        from opentelemetry import trace
+
+        shutdown = getattr(trace.get_tracer_provider(), "shutdown", None)
+        if shutdown:
+            shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=300)
+    parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        measure(options.one, options.calls)
+        return
+    medians: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for _ in range(options.rounds):
+        for kind in random.sample(KINDS, len(KINDS)):
+            command = [sys.executable, __file__, "--one", kind, "--calls", str(options.calls)]
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            if run.returncode:
+                sys.exit(run.stderr)
+            medians[kind].append(float(run.stdout.splitlines()[-1]))
+    base = medians["none"]
+    added = {kind: [m - b for m, b in zip(medians[kind], base, strict=True)] for kind in KINDS[1:]}
+    print(f"median ms a call, {options.rounds} rounds × {options.calls} calls; uninstrumented {statistics.median(base):.2f}")
+    for kind, values in added.items():
+        shares = [v / o for v, o in zip(values, added["openinference"], strict=True)]
+        print(
+            f"{kind:14} adds {statistics.median(values):5.2f} ms  [{min(values):.2f}, {max(values):.2f}]"
+            f"   of OpenInference's: {statistics.median(shares):.2f}  [{min(shares):.2f}, {max(shares):.2f}]"
+        )
+
+
+if __name__ == "__main__":
+    main()
