@@ -1,0 +1,39 @@
+# Each target does its own set-up in .venv; `make demo` and `make test` are all a newcomer needs.
+PYTHON ?= python3
+BIN := .venv/bin
+OUT ?= ragtrace-demo
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: demo test check bench clean
+
+demo: .venv/.demo
+	$(BIN)/ragtrace demo --out $(OUT)
+
+test: .venv/.test
+	$(BIN)/python -m pytest
+
+check: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.test
+	$(BIN)/python tests/benchmarks/overhead.py
+
+clean:
+	rm -rf .venv $(OUT)
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# torch is constrained here, not in the published metadata: a plain `torch` may bring gigabytes of CUDA.
+.venv/.demo: pyproject.toml .venv/bin/python
+	$(PIP) torch==2.13.0
+	$(PIP) -e '.[demo]'
+	touch $@
+
+.venv/.test: pyproject.toml .venv/.demo
+	$(PIP) -e '.[test]'
+	touch $@

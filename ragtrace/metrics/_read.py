@@ -1,0 +1,146 @@
+"""What the metrics read: each probe's answer, the scores stored for it, and cells of them."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from ragtrace.metrics.base import Result, Score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import duckdb
+
+ANSWERS = """
+answers AS (
+    -- one row a probe and arm; where a trace holds several model calls (a paraphrased query) the last one answers,
+    -- and where a probe was sent again (a resumed audit) the last time counts
+    SELECT p.run_id, p.probe_id, p.arm, p.attack, p.corpus, p.seed, p.query, p.target_id, p.target_text, p.is_member,
+           p.trace_id, g.response, g.perplexity
+    FROM probes p
+    LEFT JOIN generations g ON g.trace_id = p.trace_id AND NOT g.nested
+    WHERE p.run_id = $run
+    QUALIFY row_number() OVER (
+        PARTITION BY p.arm, p.probe_id
+        ORDER BY g.start_time DESC NULLS LAST, p.trace_id DESC, g.span_id DESC
+    ) = 1
+)"""
+"""Common table expression over the views ``probes`` and ``generations``; its parameter is ``$run``."""
+
+
+class Answer(NamedTuple):
+    """A probe and what came back; ``response`` is ``None`` where nothing readable did."""
+
+    probe_id: str
+    arm: str
+    query: str
+    target_text: str | None
+    response: str | None
+    perplexity: float | None
+
+
+class Row(NamedTuple):
+    """A probe with one of its stored scores; ``value`` is ``None`` where there is none."""
+
+    arm: str
+    attack: str
+    corpus: str
+    seed: int
+    probe_id: str
+    is_member: bool | None
+    value: float | None
+
+
+class Cell(NamedTuple):
+    """All rows of one arm, attack and corpus, in the order of seeds and probe ids (the same in every arm)."""
+
+    arm: str
+    attack: str
+    corpus: str
+    rows: tuple[Row, ...]
+
+    @property
+    def scored(self) -> tuple[Row, ...]:
+        return tuple(r for r in self.rows if r.value is not None)
+
+    def result(
+        self,
+        run_id: str,
+        metric: str,
+        n: int,
+        value: float | None = None,
+        ci: tuple[float | None, float | None] = (None, None),
+        parameters: dict[str, object] | None = None,
+        reasons: Iterable[str | None] = (),
+    ) -> Result:
+        """A ``Result`` of this cell; ``reasons`` that are ``None`` are left out."""
+        seeds = ",".join(str(s) for s in sorted({r.seed for r in self.rows}))
+        said = "; ".join(r for r in reasons if r) or None
+        low, high = ci
+        return Result(
+            run_id, self.arm, self.attack, self.corpus, metric, value, low, high, n, seeds, parameters or {}, said
+        )
+
+    def missing(self) -> str | None:
+        """What is not there, as a reason."""
+        count = len(self.rows) - len(self.scored)
+        return f"{count} of {len(self.rows)} probes have no score" if count else None
+
+
+def answers(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> list[Answer]:
+    """Every probe of the attack with its answer, in all arms."""
+    rows = db.execute(
+        f"WITH {ANSWERS} SELECT probe_id, arm, query, target_text, response, perplexity "  # noqa: S608 (a constant)
+        "FROM answers WHERE attack = $attack ORDER BY arm, seed, probe_id",
+        {"run": run_id, "attack": attack},
+    ).fetchall()
+    return [Answer(*row) for row in rows]
+
+
+def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str | None = None) -> Iterator[Cell]:
+    """The probes of the run with their stored ``metric``, a cell for each arm, attack and corpus."""
+    rows = db.execute(
+        f"""
+        WITH {ANSWERS}, stored AS (
+            SELECT probe_id, arm, any_value(value) AS value
+            FROM scores WHERE run_id = $run AND metric = $metric GROUP BY ALL
+        )
+        SELECT arm, attack, corpus, seed, probe_id, is_member, value
+        FROM answers LEFT JOIN stored USING (probe_id, arm)
+        WHERE $attack IS NULL OR attack = $attack
+        ORDER BY arm, attack, corpus, seed, probe_id
+        """,  # noqa: S608 (a constant)
+        {"run": run_id, "metric": metric, "attack": attack},
+    ).fetchall()
+    for (arm, name, corpus), group in groupby((Row(*r) for r in rows), key=lambda r: r[:3]):
+        yield Cell(arm, name, corpus, tuple(group))
+
+
+def score(run_id: str, attack: str, metric: str, answer: Answer, value: float | None) -> Score:
+    """A ``Score``; what is not a finite number is no data."""
+    finite = value if value is not None and math.isfinite(value) else None
+    return Score(run_id, answer.probe_id, answer.arm, attack, metric, finite)
+
+
+def mean_result(run_id: str, metric: str, cell: Cell, parameters: dict[str, object] | None = None) -> Result:
+    """The mean score of a cell with a bootstrap interval over its probes."""
+    from ragtrace import stats
+
+    values = [r.value for r in cell.scored]
+    if not values:
+        return cell.result(run_id, metric, 0, reasons=[f"no data: {cell.missing()}"], parameters=parameters)
+    interval = stats.bootstrap(stats.mean_statistic, [v for v in values if v is not None])
+    return cell.result(
+        run_id,
+        metric,
+        len(values),
+        sum(v for v in values if v is not None) / len(values),
+        (interval.low, interval.high),
+        {**(parameters or {}), "interval": interval.method},
+        [
+            cell.missing(),
+            "all probes score the same, so they give no interval" if interval.low is None else None,
+        ],
+    )

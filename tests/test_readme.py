@@ -1,0 +1,66 @@
+"""Every code block of the README is executed, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+BIN = Path(sys.executable).parent
+
+
+def _run(command: list[str], folder: Path) -> str:
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.run(command, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
+def _of(language: str) -> list[str]:
+    return [text for kind, text in BLOCKS if kind == language]
+
+
+def test_every_block_has_a_language_that_is_executed_here() -> None:
+    assert {kind for kind, _ in BLOCKS} <= {"sh", "python", "sql", "text"}
+    assert len(_of("sh")) == 2
+    assert len(_of("python")) == 2
+    assert len(_of("sql")) == 3
+
+
+def test_python_and_sql_blocks(tmp_path: Path) -> None:
+    first, second = _of("python")
+    assert _run([sys.executable, "-c", first], tmp_path).splitlines() == ["Write to [e-mail].", "Write to ann.lee@corp.com."]
+    _run([sys.executable, "-c", second], tmp_path)
+    verdicts, generations, documents = (
+        json.loads(_run([str(BIN / "ragtrace"), "sql", "--format", "json", query.strip()], tmp_path)) for query in _of("sql")
+    )
+    assert [(v["defense"], v["hook"], v["verdict"], v["bypassed_paths"]) for v in verdicts] == [
+        ("house-mask", "response", "bypassed", "stream")
+    ]
+    assert {g["path"] for g in generations} == {"invoke", "stream"}
+    assert {d["phase"] for d in documents} == {"retrieved", "in_prompt"}
+
+
+@pytest.mark.model
+def test_shell_blocks_print_what_the_readme_shows(tmp_path: Path) -> None:
+    demo, question = _of("sh")
+    if not (ROOT / ".venv" / "bin" / "ragtrace").exists():
+        pytest.skip("needs the checkout's own .venv, which `make test` makes")
+    out = ROOT / "ragtrace-demo"
+    shutil.rmtree(out, ignore_errors=True)
+    printed = _run(["bash", "-ec", demo], ROOT)
+    assert "saved: same prompt, same model, greedy" in printed
+    answered = _run(["bash", "-ec", question], ROOT)
+    [shown] = _of("text")
+    rows = [tuple(line.split(" · ")) for line in shown.splitlines()]
+    assert rows
+    for row in rows:
+        assert any(all(cell in line for cell in row) for line in answered.splitlines()), (row, answered)
