@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from ragtrace.errors import UsageError
 from ragtrace.types import HOOKS, Document, Hook, Message, OnError
@@ -88,17 +88,30 @@ def active() -> tuple[Defense, ...]:
 @contextmanager
 def defend(*defenses: Defense) -> Iterator[None]:
     """Switches defenses on, in this order, for the pipeline calls made inside (threads and tasks included)."""
-    for defense in defenses:
-        if not isinstance(defense, Defense):
-            raise UsageError(
-                f"defend() got {type(defense).__name__!r}, expected ragtrace.Defense instances; "
-                "mark the app's own functions with @ragtrace.observe instead"
-            )
-    token = _active.set(_active.get() + defenses)
+    token = _active.set(_active.get() + checked(defenses, "defend()"))
     try:
         yield
     finally:
         _active.reset(token)
+
+
+def checked(defenses: Any, where: str) -> tuple[Defense, ...]:
+    """``defenses`` as a tuple.
+
+    :raises UsageError: for anything in it that is not a :class:`Defense` instance.
+    """
+    wanted = tuple(defenses) if isinstance(defenses, Iterable) else (defenses,)
+    for defense in wanted:
+        if not isinstance(defense, Defense):
+            found = f"the class {defense.__name__}" if isinstance(defense, type) else repr(type(defense).__name__)
+            raise UsageError(
+                f"{where} got {found}, expected ragtrace.Defense instances; "
+                "mark the app's own functions with @ragtrace.observe instead"
+            )
+        if defense.on_error not in get_args(OnError):
+            expected = ", ".join(get_args(OnError))
+            raise UsageError(f"defense {defense.name!r}: on_error={defense.on_error!r}; expected one of {expected}")
+    return wanted
 
 
 _declared: dict[str, tuple[Hook, ...]] = {}

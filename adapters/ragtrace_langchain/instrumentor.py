@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import wrapt
 from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import base, branch, configurable, fallbacks, passthrough
+from langchain_core.runnables import base, branch, configurable, fallbacks, passthrough, retry, router
 from opentelemetry import trace
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 
+from ragtrace.defense import checked
 from ragtrace.record import attributes as a
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Recorder
+from ragtrace.record.steps import recording
+from ragtrace_langchain.events import Events
 from ragtrace_langchain.generating import Generating
 from ragtrace_langchain.requests import Requests, Wrapper
 from ragtrace_langchain.retrieving import Retrieving
+from ragtrace_langchain.texting import Texting
 
 _WAYS = ("invoke", "ainvoke", "stream", "astream", "batch", "abatch")
 _RUNNABLES: tuple[type, ...] = (
     base.Runnable, base.RunnableSequence, base.RunnableParallel, base.RunnableGenerator, base.RunnableLambda,
     base.RunnableBindingBase, branch.RunnableBranch, fallbacks.RunnableWithFallbacks, passthrough.RunnableAssign,
-    configurable.DynamicRunnable, BaseLLM,
+    configurable.DynamicRunnable, retry.RunnableRetry, router.RouterRunnable, BaseLLM,
 )  # fmt: skip
 _ELSEWHERE = {"langchain_classic.chains.base": "Chain", "langgraph.pregel.main": "Pregel"}
+_OWN_WAY = {"langchain_classic.retrievers.ensemble": "EnsembleRetriever"}  # retrievers with an `invoke` of their own
 
 
 class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
@@ -45,19 +50,21 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             trace.get_tracer(a.SCOPE, tracer_provider=kwargs.get("tracer_provider")),
             "langchain",
             capture if isinstance(capture, Capture) else Capture(capture),
-            tuple(kwargs.get("defenses", ())),
+            checked(kwargs.get("defenses", ()), "instrument(defenses=…)"),
         )
         self._wrapped: list[tuple[type, str, Any]] = []
         self._on = [True]  # wraps that another instrumentor has wrapped again stay on the class, and stand aside
         requests = Requests(recorder)
-        retrieving = Retrieving(recorder, kwargs.get("oversample", 4), lambda: self._on[0])
+        retrieving = Retrieving(recorder, kwargs.get("oversample", 4), self._wrap)
         generating = Generating(recorder, requests)
+        texting, events = Texting(generating), Events(generating)
         for kind in _RUNNABLES:
             self._wrap_ways(kind, requests)
         for module, name in _ELSEWHERE.items():
-            wrapt.register_post_import_hook(self._late(name, requests, self._on), module)
-        self._wrap(BaseRetriever, "invoke", _inside(requests.invoke, retrieving.invoke))
-        self._wrap(BaseRetriever, "ainvoke", _ainside(requests.ainvoke, retrieving.ainvoke))
+            self._late(module, name, lambda kind: self._wrap_ways(kind, requests))
+        for module, name in _OWN_WAY.items():
+            self._late(module, name, lambda kind: self._wrap_retriever(kind, requests, retrieving))
+        self._wrap_retriever(BaseRetriever, requests, retrieving)
         for way in ("invoke", "ainvoke"):
             self._wrap(BaseChatModel, way, getattr(requests, way))
         for model in (BaseChatModel, BaseLLM):
@@ -65,10 +72,13 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._wrap(model, "astream", generating.astream)
         self._wrap(BaseChatModel, "_generate_with_cache", generating.chat)
         self._wrap(BaseChatModel, "_agenerate_with_cache", generating.achat)
-        self._wrap(BaseLLM, "generate", generating.text)
-        self._wrap(BaseLLM, "agenerate", generating.atext)
-        self._wrap(BaseLLM, "_generate_helper", generating.helper)
-        self._wrap(BaseLLM, "_agenerate_helper", generating.helper)
+        if hasattr(BaseChatModel, "_iter_v2_events"):
+            self._wrap(BaseChatModel, "_iter_v2_events", events.sync)
+            self._wrap(BaseChatModel, "_aiter_v2_events", events.async_)
+        self._wrap(BaseLLM, "generate", texting.text)
+        self._wrap(BaseLLM, "agenerate", texting.atext)
+        self._wrap(BaseLLM, "_generate_helper", texting.helper)
+        self._wrap(BaseLLM, "_agenerate_helper", texting.ahelper)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         self._on[0] = False
@@ -92,12 +102,20 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             return
         self._wrapped.append((kind, name, wrapt.wrap_function_wrapper(kind, name, guarded)))
 
-    def _late(self, name: str, requests: Requests, on: list[bool]) -> Any:
-        def hook(module: Any) -> None:
-            if on[0] and on is self._on:
-                self._wrap_ways(getattr(module, name), requests)
+    def _wrap_retriever(self, kind: type, requests: Requests, retrieving: Retrieving) -> None:
+        self._wrap(kind, "invoke", _inside(requests.invoke, retrieving.invoke))
+        self._wrap(kind, "ainvoke", _ainside(requests.ainvoke, retrieving.ainvoke))
 
-        return hook
+    def _late(self, module: str, name: str, wrap: Callable[[type], None]) -> None:
+        """Wraps a class of a package that may be imported later, or never."""
+        on = self._on
+
+        def hook(imported: Any) -> None:
+            if on[0] and on is self._on:
+                with recording:
+                    wrap(getattr(imported, name))
+
+        wrapt.register_post_import_hook(hook, module)
 
 
 def _inside(request: Wrapper, stage: Wrapper) -> Wrapper:

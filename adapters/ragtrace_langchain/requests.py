@@ -30,8 +30,8 @@ class _Batch:
 class _Carrier(BaseCallbackHandler):
     """Carries a request through LangChain's config; every event is ignored."""
 
-    ignore_llm = ignore_retry = ignore_chain = ignore_agent = True  # type: ignore[assignment]
-    ignore_retriever = ignore_chat_model = ignore_custom_event = True  # type: ignore[assignment]
+    ignore_llm = ignore_retry = ignore_chain = ignore_agent = True
+    ignore_retriever = ignore_chat_model = ignore_custom_event = True
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -52,7 +52,7 @@ class Requests:
     def enter(self, path: Path, instance: Any, callbacks: Any) -> AbstractContextManager[Any]:
         """The request to run in: the one we are in, the one that the batch's config carries, or a new one."""
         try:
-            scope = current()
+            scope: Any = current()
             if isinstance(scope, _Batch):
                 request = carried(callbacks)
                 if request is not None:
@@ -124,9 +124,7 @@ class Requests:
             config = args[1] if len(args) > 1 else kwargs.get("config")
             configs = get_config_list(config, len(inputs))
             requests = [self.recorder.request(path, type(instance).__name__) for _ in inputs]
-            spread = [
-                merge_configs(c, {"callbacks": [_Carrier(r)]}) for c, r in zip(configs, requests, strict=True)
-            ]
+            spread = [merge_configs(c, {"callbacks": [_Carrier(r)]}) for c, r in zip(configs, requests, strict=True)]
             rest = {k: v for k, v in kwargs.items() if k not in ("inputs", "config")}
             return (inputs, spread, *args[2:]), rest, _Group(requests)
         except Exception:  # LangChain itself says what is wrong with the arguments
@@ -185,11 +183,15 @@ def stepwise(opened: Callable[[], Any], iterator: Iterator[Any]) -> Iterator[Any
             yield item
     except BaseException as raised:
         error = raised
+        part.stop(raised)
         raise
     finally:
-        with attached(part.context):
-            iterator.close()  # type: ignore[attr-defined]
-        part.end(error)
+        try:
+            with attached(part.context):
+                iterator.close()  # type: ignore[attr-defined]
+        finally:
+            part.end(error)
+            del error  # its traceback holds this frame
 
 
 async def astepwise(opened: Callable[[], Any], iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -212,8 +214,12 @@ async def astepwise(opened: Callable[[], Any], iterator: AsyncIterator[Any]) -> 
             yield item
     except BaseException as raised:
         error = raised
+        part.stop(raised)
         raise
     finally:
-        with attached(part.context):
-            await iterator.aclose()  # type: ignore[attr-defined]
-        part.end(error)
+        try:
+            with attached(part.context):
+                await iterator.aclose()  # type: ignore[attr-defined]
+        finally:
+            part.end(error)
+            del error  # its traceback holds this frame

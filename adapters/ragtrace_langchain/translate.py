@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 from langchain_core.documents import Document as LangChainDocument
@@ -18,37 +19,55 @@ _MESSAGES: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AI
 _SCORE_KEYS = ("score", "relevance_score")
 
 
-def documents(found: Sequence[LangChainDocument], scores: Sequence[tuple[Any, Any]]) -> list[Document]:
-    """``scores`` are the (document, score) pairs that the vector store returned on the way."""
-    by_object = {id(document): score for document, score in scores}
+def documents(found: Sequence[LangChainDocument], scores: Sequence[Any], key: bytes = b"") -> list[Document]:
+    """``scores`` are the (document, score, …) tuples that the vector store returned on the way; ``key`` is for digests.
+
+    :raises TypeError: for anything but a list of documents.
+    """
+    if not isinstance(found, list) or not all(isinstance(d, LangChainDocument) for d in found):
+        raise TypeError(f"the retriever returned {_found(found)}, expected a list of documents; they are not recorded")
+    by_object = {id(document): score for document, score, *_ in scores}
     return [
         Document(
             d.page_content,
-            d.id if d.id is not None else digest(d.page_content),
-            by_object.get(id(d), next((d.metadata[k] for k in _SCORE_KEYS if k in d.metadata), None)),
+            d.id if d.id is not None else digest(d.page_content, key),
+            _number(by_object[id(d)]) if id(d) in by_object else _own_score(d.metadata),
             dict(d.metadata),
         )
         for d in found
     ]
 
 
+def _found(found: Any) -> str:
+    kind = type(found).__name__
+    return f"a list of {', '.join(sorted({type(d).__name__ for d in found}))}" if isinstance(found, list) else kind
+
+
+def _own_score(metadata: dict[str, Any]) -> float | None:
+    return next((n for k in _SCORE_KEYS if (n := _number(metadata.get(k))) is not None), None)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, Real) and value is not True and value is not False else None
+
+
 def documents_back(
     theirs: Sequence[LangChainDocument], ours: Sequence[Document], kept: Sequence[Document]
 ) -> list[LangChainDocument]:
     """The documents for the app. ``ours`` are as translated, ``kept`` as the defenses left them."""
-    origin: dict[str, list[tuple[LangChainDocument, float | None]]] = defaultdict(list)
+    origin: dict[str, list[tuple[LangChainDocument, Document]]] = defaultdict(list)
     for their, our in zip(theirs, ours, strict=True):
-        origin[our.id].append((their, our.score))
+        origin[our.id].append((their, our))
     out = []
     for document in kept:
         if not (known := origin.get(document.id)):
             out.append(LangChainDocument(page_content=document.content, metadata=document.metadata, id=document.id))
             continue
-        their, score = known.pop(0) if len(known) > 1 else known[0]
+        their, our = known.pop(0) if len(known) > 1 else known[0]
         metadata = document.metadata
-        if document.score != score:
+        if document.score != our.score and not (document.score != document.score and our.score != our.score):
             metadata = metadata | {k: document.score for k in _SCORE_KEYS if k in metadata}
-        if document.content != their.page_content or metadata != their.metadata:
+        if document.content != our.content or metadata != our.metadata:
             their = their.model_copy(update={"page_content": document.content, "metadata": metadata})
         out.append(their)
     return out
@@ -66,19 +85,24 @@ def _role(message: BaseMessage) -> str:
 
 
 def messages_back(theirs: Sequence[BaseMessage], kept: Sequence[Message]) -> list[BaseMessage]:
-    """The messages for the model: each of theirs is used again for the first of ours with its role."""
-    left = list(theirs)
-    out: list[BaseMessage] = []
-    for message in kept:
-        their = next((m for m in left if _role(m) == message.role), None)
-        if their is None:
-            kind = _MESSAGES.get(message.role)
-            made = kind(content=message.content) if kind else ChatMessage(role=message.role, content=message.content)
-            out.append(made)
-            continue
-        left.remove(their)
-        out.append(with_text(their, message.content))
-    return out
+    """The messages for the model: each of theirs is used again, for the same text, else for the first with its role."""
+    left = list(zip(theirs, messages(theirs), strict=True))
+    out: list[BaseMessage | None] = [_claimed(left, lambda our, m=m: our == m) for m in kept]  # type: ignore[misc]
+    for place, message in enumerate(kept):
+        if out[place] is None:
+            their = _claimed(left, lambda our, m=message: our.role == m.role)  # type: ignore[misc]
+            out[place] = _made(message) if their is None else with_text(their, message.content)
+    return [m for m in out if m is not None]
+
+
+def _claimed(left: list[tuple[BaseMessage, Message]], fits: Callable[[Message], bool]) -> BaseMessage | None:
+    place = next((i for i, (_, our) in enumerate(left) if fits(our)), None)
+    return None if place is None else left.pop(place)[0]
+
+
+def _made(message: Message) -> BaseMessage:
+    kind = _MESSAGES.get(message.role)
+    return kind(content=message.content) if kind else ChatMessage(role=message.role, content=message.content)
 
 
 def with_text(message: BaseMessage, text: str) -> BaseMessage:
@@ -91,18 +115,23 @@ def with_text(message: BaseMessage, text: str) -> BaseMessage:
         content = [{"type": "text", "text": text}, *others]
     update: dict[str, Any] = {"content": content}
     if isinstance(message, AIMessage):  # the tokens' own record spells the text that was replaced
-        update["response_metadata"] = {k: v for k, v in message.response_metadata.items() if k != "logprobs"}
+        update["response_metadata"] = without_logprobs(message.response_metadata)
     return message.model_copy(update=update)
 
 
 def generation_with_text(generation: Generation, text: str) -> Generation:
     """A copy of a model's ``generation`` that says ``text``."""
-    info = {k: v for k, v in (generation.generation_info or {}).items() if k != "logprobs"} or None
+    info = without_logprobs(generation.generation_info) or None
     if isinstance(generation, ChatGeneration):
         message = with_text(generation.message, text)
         return type(generation)(message=message, generation_info=info)
     kind = GenerationChunk if isinstance(generation, GenerationChunk) else Generation
     return kind(text=text, generation_info=info)
+
+
+def without_logprobs(metadata: Any) -> Any:
+    """A model's metadata without the tokens' own record, under any provider's name for it."""
+    return {k: v for k, v in metadata.items() if "logprob" not in k} if isinstance(metadata, dict) else metadata
 
 
 def logprobs(metadata: dict[str, Any] | None) -> list[float]:

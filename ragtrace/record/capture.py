@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from hashlib import blake2b
 from numbers import Integral, Real
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 from uuid import UUID
 
@@ -19,12 +20,17 @@ from ragtrace.errors import UsageError
 
 Mode = Literal["full", "masked", "digest", "none"]
 _DEPTH = 8
-_ITEMS = 1_000
+_ITEMS = 1_000  # kept of one list or mapping
+_VALUES = 10_000  # kept of one call: lists that share their parts grow exponentially when written out
+_BITS = 1_024  # Python refuses to print integers much longer than this
 
 
 def dumps(value: Any) -> str:
     """JSON of values that :func:`plain` or we ourselves have made."""
-    return json.dumps(value, separators=(",", ":"))
+    return well_formed(_encode(value))
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def well_formed(text: str) -> str:
@@ -36,58 +42,91 @@ def well_formed(text: str) -> str:
     return text
 
 
-def plain(value: Any, losses: list[str], where: str, depth: int = 0) -> Any:
-    """The part of ``value`` that JSON can hold; what is left out is appended to ``losses`` by place and type."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return well_formed(str(value))
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real):
-        number = float(value)
-        if math.isfinite(number):
-            return number
-        losses.append(f"{where}: {number} is not a number JSON can hold")
-        return None
-    if isinstance(value, date | time):
-        return value.isoformat()
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
-        if depth == _DEPTH:
-            losses.append(f"{where}: nested deeper than {_DEPTH} (or cyclic), left out")
-            return None
-        if len(value) > _ITEMS:
-            losses.append(f"{where}: only {_ITEMS} of {len(value)} items kept")
-        if isinstance(value, Mapping):
-            return _object(value, losses, where, depth)
-        kept = (plain(v, losses, f"{where}[{i}]", depth + 1) for i, v in zip(range(_ITEMS), value, strict=False))
-        return [v for v in kept if v is not _LEFT_OUT]
-    losses.append(f"{where}: {type(value).__name__} left out")
-    return _LEFT_OUT if depth else None
+def plain(value: Any, losses: list[str], where: str, text: Callable[[str], Any] = well_formed) -> Any:
+    """The part of ``value`` that JSON can hold; what is left out is appended to ``losses`` by place and type.
+
+    No object of a foreign class is printed. ``text`` makes what is kept of each string.
+    """
+    made = _Plain(losses, text).of(value, where, 0)
+    return None if made is _LEFT_OUT else made
 
 
 _LEFT_OUT: Any = object()
 
 
-def _object(value: Mapping[Any, Any], losses: list[str], where: str, depth: int) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for _, (key, item) in zip(range(_ITEMS), value.items(), strict=False):
-        if not isinstance(key, str | int | float | bool | date | UUID | None):
-            losses.append(f"{where}: a key of type {type(key).__name__} left out")
-            continue
-        name = well_formed(str(key))
-        made = plain(item, losses, f"{where}.{name}", depth + 1)
-        if made is not _LEFT_OUT:
-            kept[name] = made
-    return kept
+class _Plain:
+    """One call of :func:`plain`."""
+
+    def __init__(self, losses: list[str], text: Callable[[str], Any]) -> None:
+        self.losses, self.text, self.left = losses, text, _VALUES
+
+    def lose(self, where: str, why: str) -> Any:
+        self.losses.append(f"{where}: {why}")
+        return _LEFT_OUT
+
+    def of(self, value: Any, where: str, depth: int) -> Any:
+        self.left -= 1
+        try:
+            return self.scalar(value, where) if not isinstance(value, _CONTAINERS) else self.inner(value, where, depth)
+        except Exception:
+            return self.lose(where, f"{type(value).__name__} cannot be read, left out")
+
+    def scalar(self, value: Any, where: str) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self.text(str.__str__(value))  # not the subclass's own way to print itself
+        if isinstance(value, Integral):
+            whole = int(value)
+            return whole if whole.bit_length() <= _BITS else self.lose(where, "an integer too long, left out")
+        if isinstance(value, Real):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+            self.lose(where, f"{number} is not a number JSON can hold")
+            return None
+        if isinstance(value, date | time):
+            return value.isoformat()
+        if isinstance(value, UUID):
+            return UUID.__str__(value)
+        if isinstance(value, PurePath):
+            return self.text(PurePath.__str__(value))
+        return self.lose(where, f"{type(value).__name__} left out")
+
+    def inner(self, value: Any, where: str, depth: int) -> Any:
+        if depth == _DEPTH:
+            return self.lose(where, f"nested deeper than {_DEPTH} (or cyclic), left out")
+        if len(value) > _ITEMS:
+            self.lose(where, f"only {_ITEMS} of {len(value)} items kept")
+        mapping = isinstance(value, Mapping)
+        kept: list[tuple[Any, Any]] = []
+        for place, item in zip(range(_ITEMS), value.items() if mapping else value, strict=False):
+            if self.left <= 0:
+                self.lose(where, f"more than {_VALUES} values (or cyclic), the rest left out")
+                break
+            key, inner = item if mapping else (place, item)
+            name = self.key(key, where) if mapping else place
+            if name is _LEFT_OUT:
+                continue
+            made = self.of(inner, f"{where}.{name}" if mapping else f"{where}[{place}]", depth + 1)
+            if made is not _LEFT_OUT:
+                kept.append((name, made))
+        return dict(kept) if mapping else [made for _, made in kept]
+
+    def key(self, key: Any, where: str) -> Any:
+        if type(key) is str:
+            return self.text(key)
+        made = _LEFT_OUT if isinstance(key, _CONTAINERS) else self.scalar(key, f"{where}, a key")
+        return made if made is _LEFT_OUT or isinstance(made, str) else str(made)
+
+
+_CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
 class Capture:
     """One capture mode. ``key`` makes digests unguessable from outside; equal text has equal digests."""
 
-    __slots__ = ("key", "keeps_text", "mode")
+    __slots__ = ("keeps_text", "key", "mode")
 
     def __init__(self, mode: Mode = "digest", key: bytes = b"") -> None:
         if mode not in get_args(Mode):

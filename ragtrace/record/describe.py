@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import isfinite
 from typing import Any
 
 from ragtrace.record.capture import Capture, plain, well_formed
 from ragtrace.record.effects import Seen
 from ragtrace.types import Document, Message
 
-_SEED = 32  # shortest run of characters that counts as a document's text being in the prompt
-_STRIDE = 64
+_RUN = 32  # shortest run of characters that counts as a part of a document's text being in the prompt
+_SEED = 16  # any such run holds a whole window of the prompt's, which start at every 16th character
 
 
 def retrieved(documents: Sequence[Document], capture: Capture, losses: list[str]) -> list[dict[str, Any]]:
     """The documents a retriever returned, in its order, with metadata."""
     rows = []
     for rank, document in enumerate(documents):
-        row = _row(document.id, document.content, document.score, capture, losses, f"documents[{rank}]")
+        row = _row(document, capture, losses, f"documents[{rank}]")
         if capture.keeps_text and document.metadata:
-            row["metadata"] = plain(document.metadata, losses, f"documents[{rank}].metadata")
+            row["metadata"] = plain(document.metadata, losses, f"documents[{rank}].metadata", capture.text)
         rows.append(row)
     return rows
 
@@ -31,20 +32,17 @@ def after_defense(
     rank_of = {d.content: rank for rank, d in reversed(list(enumerate(before)))}
     rows = []
     for rank, document in enumerate(after):
-        of = rank_of.get(document.content)
-        if of is None:
-            row = _row(document.id, document.content, document.score, capture, losses, f"after_defense[{rank}]")
+        where = f"after_defense[{rank}]"
+        if (of := rank_of.get(document.content)) is None:
+            rows.append(_row(document, capture, losses, where))
         else:
-            row = {"id": well_formed(document.id), "score": _score(document.score, losses, f"after_defense[{rank}]")}
-            row["of"] = of
-        rows.append(row)
+            rows.append({"id": well_formed(document.id), "score": _score(document.score, losses, where), "of": of})
     return rows
 
 
-def _row(
-    id: str, content: str, score: float | None, capture: Capture, losses: list[str], where: str
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"id": well_formed(id), "score": _score(score, losses, where), "chars": len(content)}
+def _row(document: Document, capture: Capture, losses: list[str], where: str) -> dict[str, Any]:
+    content = document.content
+    row = {"id": well_formed(document.id), "score": _score(document.score, losses, where), "chars": len(content)}
     if (hash := capture.digest(content)) is not None:
         row["hash"] = hash
     if (text := capture.text(content)) is not None:
@@ -53,6 +51,8 @@ def _row(
 
 
 def _score(score: Any, losses: list[str], where: str) -> float | None:
+    if score is None or (type(score) is float and isfinite(score)):
+        return score
     number = plain(score, losses, f"{where}.score")
     return float(number) if isinstance(number, int | float) else None
 
@@ -72,37 +72,78 @@ def in_prompt(documents: Sequence[Document], prompt: str) -> list[dict[str, Any]
     """Which documents are really in the prompt, in the prompt's order.
 
     ``start`` is where the found run begins in the document, ``run`` its length, ``at`` its place in the prompt
-    (all in characters); ``whole`` says that the full text is there.
+    (all in characters); ``whole`` says that the full text is there. Of a document that was cut, the longest run is
+    given, of 32 characters or more, and none where a whole document stands: texts share phrases.
     """
-    rows = []
+    found: list[tuple[int, int, int, int]] = []  # rank, start, run, at
+    missing = []
     taken: dict[str, int] = {}
     for rank, document in enumerate(documents):
-        start, run, at = _longest_seeded_run(document.content, prompt, taken.get(document.content, 0))
-        if run:
-            taken[document.content] = at + run
-            whole = run == len(document.content)
-            rows.append({"of": rank, "id": well_formed(document.id), "start": start, "run": run, "at": at, "whole": whole})
-    return sorted(rows, key=lambda row: row["at"])
-
-
-def _longest_seeded_run(content: str, prompt: str, after: int) -> tuple[int, int, int]:
-    """Start in content, length, and place in prompt of the first run found by exact seeds; length 0 if none."""
-    if not content.strip():
-        return 0, 0, 0
-    at = prompt.find(content, after)
-    if at >= 0:
-        return 0, len(content), at
-    for start in range(0, len(content) - _SEED + 1, _STRIDE):
-        at = prompt.find(content[start : start + _SEED])
+        content = document.content
+        if not content.strip():
+            continue
+        at = prompt.find(content, taken.get(content, 0))
         if at >= 0:
-            return _extended(content, prompt, start, at)
-    return 0, 0, 0
+            taken[content] = at + len(content)
+            found.append((rank, 0, len(content), at))
+        elif content not in taken:
+            missing.append(rank)
+    if missing:
+        gaps = list(_gaps(prompt, sorted((at, at + run) for _, _, run, at in found)))
+        seeds = _seeds(prompt, gaps)
+        for rank in missing:
+            start, run, at = _longest_run(documents[rank].content, prompt, seeds)
+            if run >= _RUN:
+                found.append((rank, start, run, at))
+    return [
+        {
+            "of": rank,
+            "id": well_formed(documents[rank].id),
+            "start": start,
+            "run": run,
+            "at": at,
+            "whole": run == len(documents[rank].content),
+        }
+        for rank, start, run, at in sorted(found, key=lambda f: f[3])
+    ]
 
 
-def _extended(content: str, prompt: str, start: int, at: int) -> tuple[int, int, int]:
-    end, stop = start + _SEED, at + _SEED
-    while start and at and content[start - 1] == prompt[at - 1]:
-        start, at = start - 1, at - 1
-    while end < len(content) and stop < len(prompt) and content[end] == prompt[stop]:
-        end, stop = end + 1, stop + 1
-    return start, end - start, at
+_Seeds = dict[str, tuple[int, int, int]]  # a window's text → its place, and the gap it lies in
+
+
+def _gaps(prompt: str, wholes: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The stretches of the prompt that no whole document covers."""
+    end = 0
+    for start, stop in wholes:
+        if start > end:
+            yield end, start
+        end = max(end, stop)
+    if end < len(prompt):
+        yield end, len(prompt)
+
+
+def _seeds(prompt: str, gaps: list[tuple[int, int]]) -> _Seeds:
+    return {
+        prompt[at : at + _SEED]: (at, low, high)
+        for low, high in reversed(gaps)
+        for at in reversed(range(low, high - _SEED + 1, _SEED))
+    }
+
+
+def _longest_run(content: str, prompt: str, seeds: _Seeds) -> tuple[int, int, int]:
+    """Start in content, length, and place in the prompt of the longest run that a seed leads to."""
+    best, place = (0, 0, 0), 0
+    while place + _SEED <= len(content):
+        if (seed := seeds.get(content[place : place + _SEED])) is None:
+            place += 1
+            continue
+        at, low, high = seed
+        start, begin, end, stop = place, at, place + _SEED, at + _SEED
+        while start and begin > low and content[start - 1] == prompt[begin - 1]:
+            start, begin = start - 1, begin - 1
+        while end < len(content) and stop < high and content[end] == prompt[stop]:
+            end, stop = end + 1, stop + 1
+        best = max(best, (end - start, -start, -begin))
+        place = max(place + 1, end - _SEED + 1)
+    run, start, begin = best
+    return -start, run, -begin

@@ -38,7 +38,8 @@ class Effect:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as it is stored: what is false or absent is left to the view's defaults."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name)) or value == 0 and value is not False}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def seen(documents: Sequence[Document]) -> list[Seen]:
@@ -78,9 +79,7 @@ def text_effect(defense: str, hook: Hook, before: str, after: str) -> Effect:
     return _text(defense, hook, before != after, len(before), len(after))
 
 
-def messages_effect(
-    defense: str, hook: Hook, before: list[tuple[str, str]], after: list[tuple[str, str]]
-) -> Effect:
+def messages_effect(defense: str, hook: Hook, before: list[tuple[str, str]], after: list[tuple[str, str]]) -> Effect:
     """Compares messages as (role, content) pairs."""
     return _text(defense, hook, before != after, *(sum(len(c) for _, c in side) for side in (before, after)))
 

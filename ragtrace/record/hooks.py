@@ -8,14 +8,16 @@ defenses that are switched on, compares before and after, and writes the effect.
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from opentelemetry import context as otel
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode, Tracer
 
 from ragtrace import defense as declarations
 from ragtrace.defense import Defense
@@ -23,11 +25,12 @@ from ragtrace.record import attributes as a
 from ragtrace.record import describe, effects
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailed, Scope, conversation_id, inside
-from ragtrace.record.steps import Steps, internal_error, run_hook
-from ragtrace.types import Document, Hook, Message, Path, Stage
+from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailedError, Scope, conversation_id, inside
+from ragtrace.record.steps import Steps, recording, run_hook
+from ragtrace.types import HOOKS, Document, Hook, Message, Path, Stage
 
 T = TypeVar("T")
+_MAX_LOSSES = 50  # sentences a span
 _BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
 
 
@@ -56,20 +59,16 @@ class Recorder:
     def start(
         self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
     ) -> Span:
-        """A span with the attributes that every span of ours has."""
-        if otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
-            return trace.INVALID_SPAN
-        span = self.tracer.start_span(name, parent, kind=kind, start_time=start_time)
-        if span.is_recording():
-            span.set_attributes(
-                {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
-            )
-            if scope.truth is not None:
-                truth = scope.truth
-                span.set_attributes({a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id})
-            if (conversation := conversation_id()) is not None:
-                span.set_attribute(a.CONVERSATION, conversation)
-        return span
+        """A span with the attributes that every span of ours has. Never raises: without a span, defenses still act."""
+        if not otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
+            with recording:
+                told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+                if (truth := scope.truth) is not None:
+                    told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+                if (conversation := conversation_id()) is not None:
+                    told[a.CONVERSATION] = conversation
+                return self.tracer.start_span(name, parent, kind=kind, attributes=told, start_time=start_time)
+        return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
 
 
 class _Part:
@@ -91,21 +90,26 @@ class _Part:
         if self.ended:
             return
         self.ended = True
-        try:
-            if self.recording:
+        if self.recording:
+            with recording:
                 self._finish()
-                if error is not None:
-                    self._fail(error)
+            with recording:
                 if self.effects:
                     self.span.set_attribute(a.EFFECTS, dumps([e.to_json() for e in self.effects]))
                 if self.losses:
-                    self.span.set_attribute(a.LOSSES, dumps([well_formed(loss) for loss in self.losses]))
+                    self.span.set_attribute(a.LOSSES, dumps(self._losses()))
+            if error is not None:
+                with recording:
+                    self._fail(error)
+        with recording:
             self.span.end()
-        except Exception:
-            internal_error()
 
     def _finish(self) -> None:
         """What a subclass writes at its end."""
+
+    def _losses(self) -> list[str]:
+        more = len(self.losses) - _MAX_LOSSES
+        return self.losses if more <= 0 else [*self.losses[:_MAX_LOSSES], f"and {more} more"]
 
     def _fail(self, error: BaseException) -> None:
         if any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__):
@@ -113,11 +117,15 @@ class _Part:
             return
         kind = type(error).__qualname__
         self.span.set_attribute(a.ERROR_TYPE, kind)
+        self.span.set_status(Status(StatusCode.ERROR, kind))
         if self.recorder.capture.mode == "full":
-            self.span.record_exception(error)
-            self.span.set_status(Status(StatusCode.ERROR, well_formed(f"{kind}: {error}")))
-        else:
-            self.span.set_status(Status(StatusCode.ERROR, kind))
+            told = {
+                "exception.type": f"{type(error).__module__}.{kind}",
+                "exception.message": well_formed(str(error)),
+                "exception.stacktrace": well_formed("".join(traceback.format_exception(error))),
+            }
+            self.span.add_event("exception", told)
+            self.span.set_status(Status(StatusCode.ERROR, f"{kind}: {told['exception.message']}"))
 
     def __enter__(self) -> Any:
         self._token = otel.attach(self.context)
@@ -137,16 +145,29 @@ class Request(_Part):
         self.effects = scope.effects
         self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
         if self.recording:
-            self._describe()
+            with recording:
+                self._describe()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Ends the request."""
+        if error is not None:
+            self.stop(error)
+        super().end(error)
+
+    def stop(self, error: BaseException) -> None:
+        """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end."""
+        for part in reversed(self.scope.streaming):
+            part.end(GeneratorExit())
 
     def _describe(self) -> None:
         claims = declarations.declared()
         for active in self.scope.defenses:
-            claims[active.name] = tuple({*claims.get(active.name, ()), *active.hooks})
+            hooks = {*claims.get(active.name, ()), *active.hooks}
+            claims[active.name] = tuple(h for h in HOOKS if h in hooks)
         if claims:
             self.span.set_attribute(a.DECLARED, dumps(claims))
         if (truth := self.scope.truth) is not None:
-            probe = {k: v for k, v in vars(truth.probe).items() if v is not None}
+            probe = {name: value for name, value in vars(truth.probe).items() if value is not None}
             self.span.set_attribute(a.PROBE, dumps(probe))
 
 
@@ -161,9 +182,20 @@ class _Stage(_Part):
         self.nested = outer is not None
         self.defenses = () if self.nested else scope.switched_on()
         self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, outer or self.stage))
-        self.span.set_attribute(a.STAGE, self.stage)
-        if self.nested:
-            self.span.set_attribute(a.NESTED, True)
+        if self.recording:
+            self.span.set_attribute(a.STAGE, self.stage)
+            if self.nested:
+                self.span.set_attribute(a.NESTED, True)
+
+    def _text(self, attribute: str, text: str) -> None:
+        if self.recording:
+            with recording:
+                if (kept := self.recorder.capture.text(text)) is not None:
+                    self.span.set_attribute(attribute, kept)
+
+    @property
+    def _buffers(self) -> bool:
+        return self.scope.path in ("stream", "astream")
 
     def has(self, hook: Hook) -> bool:
         """Whether a defense that is switched on acts at this hook."""
@@ -188,15 +220,15 @@ class _Stage(_Part):
                 value, effect = yield from run_hook(
                     defense,
                     hook,
-                    lambda d=defense, v=given: call(d, v),
-                    lambda after, d=defense, b=before: compare(d.name, hook, b, picture(after)),
-                    lambda b=before, v=given: restore(b, v),
+                    partial(call, defense, given),
+                    lambda after, name=defense.name, was=before: compare(name, hook, was, picture(after)),  # type: ignore[misc]
+                    partial(restore, before, given),
                     blocked,
                 )
-            except DefenseFailed as failed:
+            except DefenseFailedError as failed:
                 self.effects.append(failed.effect)
                 raise
-            effect.buffered = hook == "response" and self.scope.path in ("stream", "astream")
+            effect.buffered = hook == "response" and self._buffers
             self.effects.append(effect)
         return value
 
@@ -216,33 +248,34 @@ class Retrieval(_Stage):
         self.asked = query
         if not self.nested and self.scope.query is None:
             self.scope.query = query
-        if self.recording and (text := self.recorder.capture.text(query)) is not None:
-            self.span.set_attribute(a.RETRIEVAL_QUERY, text)
+        self._text(a.RETRIEVAL_QUERY, query)
         sent = yield from self.cross(
             "query", query, lambda d, q: d.on_query(q), str, effects.text_effect, lambda before, _: before, lambda _: ""
         )
-        if self.recording and sent != query and (text := self.recorder.capture.text(sent)) is not None:
-            self.span.set_attribute(a.QUERY_SENT, text)
+        if sent != query:
+            self._text(a.QUERY_SENT, sent)
         return sent
 
     def documents(self, documents: list[Document], k: int | None = None) -> Steps[list[Document]]:
         """Runs the ``retrieval`` and ``content`` hooks; returns the documents for the app, at most ``k``."""
-        before = effects.seen(documents)
-        if self.recording:
-            rows = describe.retrieved(documents, self.recorder.capture, self.losses)
-            self.span.set_attribute(a.RETRIEVAL_DOCUMENTS, dumps(rows))
+        acting = self.has("retrieval") or self.has("content")
+        before = effects.seen(documents) if acting else []
+        self._write(a.RETRIEVAL_DOCUMENTS, describe.retrieved, documents)
+        if acting:
             if k is not None:
                 self.span.set_attribute(a.POOL, len(documents))
-        if self.defenses and (self.has("retrieval") or self.has("content")):
             documents = yield from self._cross("retrieval", documents, lambda d, v: d.on_retrieval(self.asked, v), k)
             documents = yield from self._cross("content", documents, lambda d, v: d.on_content(self.asked, v), None)
-            if self.recording:
-                rows = describe.after_defense(before, documents, self.recorder.capture, self.losses)
-                self.span.set_attribute(a.AFTER_DEFENSE, dumps(rows))
+            self._write(a.AFTER_DEFENSE, describe.after_defense, before, documents)
         if not self.nested:
             self.scope.remember(documents)
             self.scope.retrieved_at = time.time_ns()
         return documents
+
+    def _write(self, attribute: str, rows: Callable[..., list[dict[str, Any]]], *documents: Any) -> None:
+        if self.recording:
+            with recording:
+                self.span.set_attribute(attribute, dumps(rows(*documents, self.recorder.capture, self.losses)))
 
     def _cross(
         self, hook: Hook, documents: list[Document], call: Callable[[Defense, list[Document]], Any], k: int | None
@@ -271,13 +304,19 @@ class Generation(_Stage):
 
     def __init__(self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat") -> None:
         super().__init__(recorder, scope, name)
+        self.asked = ""
         if self.recording:
             self.span.set_attribute(a.OPERATION, operation)
 
     def prompt(self, messages: list[Message]) -> Steps[list[Message]]:
         """Runs the ``prompt`` hook; returns the messages for the model."""
-        if not self.nested:
-            self._context_stage(messages)
+        if self.recording and self.scope.documents and not self.nested:
+            with recording:
+                self._context_stage(messages)
+        given = messages
+        if (query := self.scope.query) is None:
+            query = next((m.content for m in reversed(given) if m.role == "user"), "")
+        self.asked = query
         messages = yield from self.cross(
             "prompt",
             messages,
@@ -285,26 +324,24 @@ class Generation(_Stage):
             effects.pairs,
             effects.messages_effect,
             lambda _, v: v,
-            lambda name: [Message(m.role, withheld(name)) for m in messages],
+            lambda name: [Message(m.role, withheld(name)) for m in given],
         )
         if self.recording:
-            rows = describe.messages(messages, self.recorder.capture)
-            self.span.set_attribute(a.INPUT_MESSAGES, dumps(rows))
-            query = self.scope.query
-            if query is None:
-                query = next((m.content for m in reversed(messages) if m.role == "user"), "")
-            if (text := self.recorder.capture.text(query)) is not None:
-                self.span.set_attribute(a.QUERY, text)
+            with recording:
+                self.span.set_attribute(a.INPUT_MESSAGES, dumps(describe.messages(messages, self.recorder.capture)))
+            self._text(a.QUERY, query)
         return messages
 
     def response(self, text: str) -> Steps[str]:
         """Runs the ``response`` hook; returns the text for the app."""
-        query, documents = self.scope.query or "", self.scope.documents
+        documents = self.scope.documents
+        if self.recording and self._buffers and self.has("response"):
+            self.span.set_attribute(a.BUFFERED, True)
         return (
             yield from self.cross(
                 "response",
                 text,
-                lambda d, v: d.on_response(query, _copies(documents), v),
+                lambda d, v: d.on_response(self.asked, _copies(documents), v),
                 str,
                 effects.text_effect,
                 lambda before, _: before,
@@ -321,7 +358,8 @@ class Generation(_Stage):
         if logprobs:
             self.span.set_attribute(a.MEAN_LOGPROB, sum(logprobs) / len(logprobs))
             self.span.set_attribute(a.LOGPROB_TOKENS, len(logprobs))
-        for name, value in ((a.INPUT_TOKENS, input_tokens), (a.OUTPUT_TOKENS, output_tokens), (a.RESPONSE_MODEL, model)):
+        told = {a.INPUT_TOKENS: input_tokens, a.OUTPUT_TOKENS: output_tokens, a.RESPONSE_MODEL: model}
+        for name, value in told.items():
             if isinstance(value, int | str):
                 self.span.set_attribute(name, value)
 
@@ -330,19 +368,15 @@ class Generation(_Stage):
         if not self.recording:
             return
         rows = describe.messages([Message("assistant", text) for text in texts], self.recorder.capture)
-        self.span.set_attribute(a.OUTPUT_MESSAGES, dumps([r | {"finish_reason": finish_reason or "stop"} for r in rows]))
+        if finish_reason is not None:
+            rows = [row | {"finish_reason": finish_reason} for row in rows]
+        self.span.set_attribute(a.OUTPUT_MESSAGES, dumps(rows))
         if texts and (hash := self.recorder.capture.digest(texts[0])) is not None:
             self.span.set_attribute(a.RESPONSE_HASH, hash)
 
     def _context_stage(self, messages: list[Message]) -> None:
         documents = self.scope.documents
-        if not (documents and self.recording):
-            return
-        span = self.recorder.start(
-            "context", SpanKind.INTERNAL, self.scope, self.outer, self.scope.retrieved_at or None
-        )
         rows = describe.in_prompt(documents, "\n".join(m.content for m in messages))
-        contents = {}
         for row in rows:
             document = documents[row["of"]]
             piece = document.content[row["start"] : row["start"] + row["run"]]
@@ -350,5 +384,7 @@ class Generation(_Stage):
                 row["hash"] = hash
             if not row["whole"] and (text := self.recorder.capture.text(piece)) is not None:
                 row["content"] = text  # a whole one is found again by its hash
+        since = self.scope.retrieved_at or None
+        span = self.recorder.start("context", SpanKind.INTERNAL, self.scope, self.outer, since)
         span.set_attributes({a.STAGE: "context", a.IN_PROMPT: dumps(rows)})
         span.end()

@@ -30,12 +30,13 @@ _CONVERSATION_KEY = otel.create_key("ragtrace-conversation")
 _MAX_DOCUMENTS = 200  # an agent may retrieve for hours; the prompt is compared with the latest
 
 
-class DefenseFailed(RagtraceError):
+class DefenseFailedError(RagtraceError):
     """Carries a defense's exception to the app, where its ``on_error`` is ``"raise"``."""
 
-    def __init__(self, effect: Effect) -> None:
+    def __init__(self, effect: Effect, error: Exception) -> None:
         super().__init__(f"defense {effect.defense!r} failed at hook {effect.hook!r}")
         self.effect = effect
+        self.error = error
 
 
 class Truth(NamedTuple):
@@ -49,7 +50,7 @@ class Truth(NamedTuple):
 class Scope:
     """One request. Attributes are written by the join points only."""
 
-    __slots__ = ("defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "truth")
+    __slots__ = ("defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "streaming", "truth")
 
     def __init__(self, path: Path, standing: tuple[Defense, ...]) -> None:
         self.path = path
@@ -60,6 +61,7 @@ class Scope:
         self.documents: list[Document] = []
         self.retrieved_at = 0
         self.effects: list[Effect] = []
+        self.streaming: list[Any] = []  # stages that end when their stream does, or else with the request
 
     def switched_on(self) -> tuple[Defense, ...]:
         """The defenses that act here: those at the request's start, and any switched on further in."""

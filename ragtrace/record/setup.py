@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
+import tempfile
+from contextlib import suppress
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from ragtrace.defense import Defense
+from ragtrace.errors import UsageError
 from ragtrace.record.capture import Capture, Mode
 from ragtrace.record.spool import SpoolExporter
 
@@ -33,6 +37,7 @@ class Tracing:
         self.instrumentors: list[Any] = []
         self._processor = BatchSpanProcessor(SpoolExporter(database, capture), schedule_delay_millis=_FLUSH_EVERY_MS)
         provider.add_span_processor(self._processor)
+        atexit.register(self._processor.force_flush)  # the app's own provider may have been told not to
 
     def flush(self) -> None:
         """Writes every ended span to the spool now."""
@@ -42,7 +47,8 @@ class Tracing:
         """Writes what is left, takes the wraps off the frameworks, and stops recording."""
         for instrumentor in self.instrumentors:
             instrumentor.uninstrument()
-        self._processor.shutdown()
+        self._processor.shutdown()  # type: ignore[no-untyped-call]
+        atexit.unregister(self._processor.force_flush)
         _installed.pop(self.database, None)
 
 
@@ -62,11 +68,24 @@ def setup(
     database it changes nothing. The database itself is never opened by this process.
 
     :param capture: what may be stored of texts: ``full``, ``masked``, ``digest`` (default) or ``none``.
+    :raises UsageError: an unknown ``capture``, or another one than this process already records with;
+        something among ``defenses`` that is no :class:`Defense`.
     """
     path = Path(database).expanduser().absolute()
     if path in _installed:
         return _installed[path]
-    policy = Capture(capture, b"" if capture == "full" else _digest_key(path))
+    for other in _installed.values():
+        if other.capture != capture:
+            raise UsageError(
+                f"capture={capture!r} for {path}, but this process already records with capture={other.capture!r} for "
+                f"{other.database}, and each text is taken once; use the same mode, or shutdown() that one first"
+            )
+    for defense in defenses:
+        if not isinstance(defense, Defense):
+            raise UsageError(f"setup(defenses=…) got {type(defense).__name__!r}, expected ragtrace.Defense instances")
+    policy = Capture(capture)
+    if capture != "full":
+        policy.key = _digest_key(path)
     tracing = Tracing(_provider(), path, capture)
     _installed[path] = tracing
     for entry in entry_points(group="opentelemetry_instrumentor"):
@@ -74,6 +93,9 @@ def setup(
             continue
         try:
             instrumentor = entry.load()()
+            if instrumentor.is_instrumented_by_opentelemetry:
+                _log.warning("%s is on already; what it records goes where that was set up to go", entry.name)
+                continue
             instrumentor.instrument(tracer_provider=tracing.provider, capture=policy, defenses=tuple(defenses))
             tracing.instrumentors.append(instrumentor)
         except Exception:
@@ -96,13 +118,14 @@ def _digest_key(database: Path) -> bytes:
         return given.encode()[:64]
     file = database.with_name(database.name + ".key")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(secrets.token_bytes(32))
-    except FileExistsError:
-        pass
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            with tempfile.NamedTemporaryFile(dir=file.parent) as made:  # 0600
+                made.write(secrets.token_bytes(32))
+                made.flush()
+                with suppress(FileExistsError):  # of several workers that start together, one makes the key, whole
+                    os.link(made.name, file)
+        return file.read_bytes()
     except OSError:
         _log.warning("ragtrace cannot keep a digest key at %s; digests differ between processes", file)
         return secrets.token_bytes(32)
-    return file.read_bytes() or secrets.token_bytes(32)

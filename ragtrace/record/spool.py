@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ragtrace.record import attributes as a
-from ragtrace.record.capture import Mode, plain
+from ragtrace.record.capture import Mode, plain, well_formed
 
 _log = logging.getLogger("ragtrace")
 SUFFIX = ".parquet"
@@ -40,16 +40,22 @@ class SpoolExporter(SpanExporter):
     """
 
     def __init__(self, database: str | Path, capture: Mode = "digest") -> None:
-        self.folder = spool_of(database)
+        self.folder = spool_of(Path(database).expanduser().absolute())
         self._keeps_foreign_text = capture == "full"
+        self._lost = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Writes one segment. A failure is logged and reported to the SDK, never raised."""
+        """Writes one segment. A failure is logged (of a row of them, the first), never raised."""
         try:
             self._write([self._row(span) for span in spans])
         except Exception:
-            _log.warning("ragtrace lost %d spans: no segment could be written to %s", len(spans), self.folder, exc_info=True)
+            if not self._lost:
+                _log.warning("ragtrace cannot write to %s: spans are lost until it can", self.folder, exc_info=True)
+            self._lost += len(spans)
             return SpanExportResult.FAILURE
+        if self._lost:
+            _log.warning("ragtrace writes to %s again; %d spans were lost", self.folder, self._lost)
+            self._lost = 0
         return SpanExportResult.SUCCESS
 
     def _row(self, span: ReadableSpan) -> dict[str, Any]:
@@ -62,14 +68,14 @@ class SpoolExporter(SpanExporter):
             "trace_id": format(context.trace_id, "032x"),
             "span_id": format(context.span_id, "016x"),
             "parent_span_id": format(span.parent.span_id, "016x") if span.parent else None,
-            "name": span.name.encode("utf-8", "replace").decode(),
+            "name": well_formed(str(span.name)),
             "kind": span.kind.name,
             "start_time_ns": span.start_time,
             "end_time_ns": span.end_time,
             "status": span.status.status_code.name,
-            "status_message": span.status.description if keep else None,
-            "service": str(resource.get("service.name", "")),
-            "scope": scope.name if scope else None,
+            "status_message": well_formed(str(span.status.description or "")) or None if keep else None,
+            "service": well_formed(str(resource.get("service.name", ""))),
+            "scope": well_formed(scope.name) if scope else None,
             "attributes": _json(span.attributes or {}, keep),
             "events": _json([_event(e) for e in span.events] if keep else [], True),
             "resource": _json(resource, True),
@@ -79,14 +85,14 @@ class SpoolExporter(SpanExporter):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.Table.from_pylist(rows, schema=_schema(pa))
+        table = pa.Table.from_pylist(rows, schema=segment_schema())
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         temporary = self.folder / f".{name}.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                pq.write_table(table, file, compression="zstd")
+                pq.write_table(table, file, compression="zstd", write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(self.folder / (name + SUFFIX))
@@ -94,7 +100,8 @@ class SpoolExporter(SpanExporter):
             with suppress(OSError):
                 temporary.unlink()
             raise
-        _fsync_folder(self.folder)
+        with suppress(OSError):  # the segment is there; only a power cut could still take it away
+            _fsync_folder(self.folder)
 
     def shutdown(self) -> None:
         """Nothing is held between batches."""
@@ -104,7 +111,10 @@ class SpoolExporter(SpanExporter):
         return True
 
 
-def _schema(pa: Any) -> Any:
+def segment_schema() -> Any:
+    """The Arrow schema of a segment, with its format in the metadata."""
+    import pyarrow as pa
+
     text, nanoseconds = pa.string(), pa.int64()
     columns = {
         "trace_id": text, "span_id": text, "parent_span_id": text, "name": text, "kind": text,
@@ -125,7 +135,7 @@ def _json(value: Any, keep_text: bool) -> str:
         made = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
     except ValueError:  # NaN, or something that JSON has no word for
         made = json.dumps(plain(value, [], "attributes"), ensure_ascii=False)
-    return made.encode("utf-8", "replace").decode()
+    return well_formed(made)
 
 
 def _mapping(value: Any) -> Any:

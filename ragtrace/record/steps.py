@@ -1,7 +1,8 @@
 """Runs one defense at one hook, the same code for sync and async paths.
 
 A join point is a generator that yields whatever a hook returned and is sent the value: :func:`drive` sends it
-back at once, :func:`adrive` awaits it first. Whatever goes wrong in *our* code ends here, in the log and not in the app.
+back at once, :func:`adrive` awaits it first. Whatever goes wrong in *our* code ends here, in the log and not in
+the app.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from opentelemetry import context as otel
-from opentelemetry.context import Context
 
 from ragtrace.defense import Defense
 from ragtrace.errors import DefenseTypeError
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import STAGE_KEY, DefenseFailed, attached
+from ragtrace.record.scope import STAGE_KEY, DefenseFailedError, attached
 from ragtrace.types import Document, Hook, Message
 
 T = TypeVar("T")
@@ -47,11 +48,12 @@ def drive(steps: Steps[T], fallback: T) -> T:
                 value = steps.send(value)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    except DefenseFailed as failed:
-        raise failed.__cause__ or failed from None
+    except DefenseFailedError as failed:
+        wanted = failed.error
     except Exception:
         internal_error()
         return fallback
+    raise wanted
 
 
 async def adrive(steps: Steps[T], fallback: T) -> T:
@@ -61,7 +63,7 @@ async def adrive(steps: Steps[T], fallback: T) -> T:
         while True:
             if inspect.isawaitable(value):
                 try:
-                    with attached(_in_defense()):
+                    with in_defense():
                         value = await value
                 except Exception as error:
                     value = steps.throw(error)
@@ -69,20 +71,37 @@ async def adrive(steps: Steps[T], fallback: T) -> T:
             value = steps.send(value)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    except DefenseFailed as failed:
-        raise failed.__cause__ or failed from None
+    except DefenseFailedError as failed:
+        wanted = failed.error
     except Exception:
         internal_error()
         return fallback
+    raise wanted
 
 
-def _in_defense() -> Context:
-    return otel.set_value(STAGE_KEY, "defense")
+def in_defense() -> AbstractContextManager[None]:
+    """Where a defense's hook runs: the pipeline's own parts, called from here, meet no defense."""
+    return attached(otel.set_value(STAGE_KEY, "defense"))
 
 
 def internal_error() -> None:
     """Our own failure: it is logged, and the app goes on. Call it from an ``except`` block."""
     _log.warning("ragtrace could not record a stage; the app is not affected", exc_info=True)
+
+
+class _Recording:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> bool:
+        if kind is None or not issubclass(kind, Exception):
+            return False
+        _log.warning("ragtrace could not record a stage; the app is not affected", exc_info=error)
+        return True
+
+
+recording = _Recording()
+"""``with recording:`` around what only records: its failure is logged and undoes nothing that a defense did."""
 
 
 def run_hook(
@@ -96,7 +115,7 @@ def run_hook(
     """Runs one hook. ``restore`` gives the value from before it, ``blocked`` the withheld one."""
     started = time.perf_counter_ns()
     try:
-        with attached(_in_defense()):
+        with in_defense():
             returned = call()
         if inspect.isawaitable(returned):
             returned = yield returned
@@ -110,23 +129,27 @@ def run_hook(
         effect.status = "error"
         effect.error = type(error).__name__ if not isinstance(error, DefenseTypeError) else str(error)
         if defense.on_error == "raise":
-            raise DefenseFailed(effect) from error
+            raise DefenseFailedError(effect, error) from error
     effect.duration_us = (time.perf_counter_ns() - started) // 1_000
     return value, effect
 
 
 def _check(defense: Defense, hook: Hook, value: Any) -> None:
     if hook in ("query", "response"):
-        fits = isinstance(value, str)
+        if isinstance(value, str):
+            return
+        found = type(value).__name__
     else:
         kind = Message if hook == "prompt" else Document
-        fits = isinstance(value, list) and all(isinstance(v, kind) for v in value)
-    if not fits:
-        found = type(value).__name__
-        if isinstance(value, list):
-            found = f"a list of {', '.join(sorted({type(v).__name__ for v in value}))}"
-        raise DefenseTypeError(
-            f"defense {defense.name!r}: on_{hook} returned {found}, expected {_EXPECTED[hook]}; "
-            "return the changed value (or the one it was given)"
-        )
-
+        if not isinstance(value, list):
+            found = type(value).__name__
+        elif others := {type(v).__name__ for v in value if not isinstance(v, kind)}:
+            found = f"a list of {', '.join(sorted(others))}"
+        elif others := {type(v.content).__name__ for v in value if not isinstance(v.content, str)}:
+            found = f"a {kind.__name__} whose content is a {', '.join(sorted(others))}"
+        else:
+            return
+    raise DefenseTypeError(
+        f"defense {defense.name!r}: on_{hook} returned {found}, expected {_EXPECTED[hook]}; "
+        "return the changed value (or the one it was given)"
+    )

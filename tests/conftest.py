@@ -1,0 +1,46 @@
+"""Fixtures for all tests: LangChain instrumented into memory, and taken off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pipelines import Traces
+from ragtrace_langchain import LangChainInstrumentor
+
+from ragtrace import defense
+
+
+@pytest.fixture
+def instrumented() -> Iterator[Callable[..., Traces]]:
+    """Instruments LangChain when called, with the options given; undone after the test."""
+
+    def instrument(sampler: Any = None, **options: Any) -> Traces:
+        exporter = InMemorySpanExporter()
+        provider = TracerProvider(sampler=sampler)
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        LangChainInstrumentor().instrument(**{"tracer_provider": provider, "capture": "full"} | options)
+        return Traces(exporter)
+
+    yield instrument
+    if LangChainInstrumentor().is_instrumented_by_opentelemetry:
+        LangChainInstrumentor().uninstrument()
+
+
+@pytest.fixture
+def traces(instrumented: Callable[..., Traces]) -> Traces:
+    """LangChain instrumented with ``capture="full"``."""
+    return instrumented()
+
+
+@pytest.fixture(autouse=True)
+def _undeclared() -> Iterator[None]:
+    """What a test declares is forgotten after it."""
+    before = defense._declared.copy()
+    yield
+    defense._declared.clear()
+    defense._declared.update(before)
