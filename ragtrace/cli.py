@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 a finding or breach, 2 wrong use or input.
 from __future__ import annotations
 
 import sys
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ragtrace.errors import RagtraceError, UsageError
+from ragtrace.errors import InputError, RagtraceError
 
 app = typer.Typer(
     name="ragtrace",
@@ -34,6 +35,11 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+def _console() -> Console:
+    """Where nobody watches (a pipe, a file), lines are as long as their content."""
+    return Console() if sys.stdout.isatty() else Console(width=100_000)
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for traces.duckdb.")] = Path("ragtrace-demo"),
@@ -41,7 +47,7 @@ def demo(
     """Audits a real pipeline with the embedded model: defenses, probes, traces, SQL."""
     from ragtrace.demo import main as run_demo
 
-    run_demo(out, Console())
+    run_demo(out, _console())
 
 
 @app.command()
@@ -54,7 +60,7 @@ def sql(
     """Asks the traces: read-only, without file or network access from SQL."""
     from ragtrace.query import ask
 
-    ask(db, query, format.value, out, Console())
+    ask(db, query, format.value, out, _console())
 
 
 @app.command("import")
@@ -72,9 +78,7 @@ def import_(
         report = add(connection, found)
     typer.echo(f"{report.spans} spans from {report.segments} segments into {db}")
     if report.skipped:
-        raise UsageError(
-            f"{len(report.skipped)} of {len(found)} segments could not be read and were left: {', '.join(report.skipped)}"
-        )
+        raise InputError(f"{len(report.skipped)} of {len(found)} segments could not be read; the rest is merged")
 
 
 @app.command()
@@ -85,12 +89,11 @@ def score(
     """Scores stored probes and prints verdicts and results."""
     from ragtrace.report import terminal
     from ragtrace.score import score as score_store
+    from ragtrace.store import existing
     from ragtrace.store import open as open_store
 
-    if not db.is_file():
-        raise UsageError(f"no database at {db}; give the one your app's ragtrace.setup() names with --db")
-    console = Console()
-    with open_store(db) as connection:
+    console = _console()
+    with open_store(existing(db)) as connection:
         written = score_store(connection, run)
         terminal.verdicts(connection, console)
         if written:
@@ -101,10 +104,16 @@ def score(
 
 def main() -> None:
     """Entry point."""
+    warnings.formatwarning = lambda message, *_, **__: _said(message)
     try:
         app()
     except RagtraceError as error:
-        from ragtrace.report.terminal import harmless
-
-        typer.echo(f"ragtrace: {harmless(error, 2_000)}", err=True)
+        typer.echo(_said(error), err=True, nl=False)
         sys.exit(2)
+
+
+def _said(message: object) -> str:
+    """A message that may quote traces, paths and SQL, fit for a terminal."""
+    from ragtrace.report.terminal import harmless
+
+    return "ragtrace: " + "".join(f"{harmless(line, 2_000)}\n" for line in str(message).split("\n"))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
+import tempfile
+from collections.abc import Callable
+from datetime import date, time
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -13,52 +19,132 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ragtrace.errors import UsageError
-from ragtrace.record.spool import spool_of
+from ragtrace.record.spool import SUFFIX, spool_of
 from ragtrace.report.terminal import harmless, table
+from ragtrace.store import existing, open_readonly
 from ragtrace.store import open as open_store
-from ragtrace.store import open_readonly
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_ASKING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_NARROWEST = 10  # characters a column needs to be read; with less, each row is shown as a table of its own
 
 
 def ask(database: Path, query: str, format: str, out: Path | None, console: Console) -> None:
     """Merges what waits in the spool, then runs ``query`` on a read-only connection.
 
-    :raises UsageError: the SQL is wrong (with DuckDB's hint), or ``parquet`` without ``out``.
+    :raises UsageError: not one question, wrong SQL (with DuckDB's hint), or an answer that ``format`` cannot hold.
+    :raises StoreError: no database, or none that can be read.
     """
     if format == "parquet" and out is None:
         raise UsageError("--format parquet is binary; say where it goes with --out FILE")
-    if database.is_file() and any(spool_of(database).glob("*.parquet")):
-        open_store(database).close()
-    elif not database.is_file() and spool_of(database).is_dir():
-        open_store(database).close()
-    with open_readonly(database) as connection:
-        try:
-            answer = connection.execute(query).to_arrow_table()
-        except duckdb.Error as error:
-            views = [v for (v,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()]
-            raise UsageError(f"{error}\nviews: {', '.join(sorted(views))}") from error
-    if format == "table" and out is None:
-        rows = list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
+    path = existing(database)
+    if not path.exists() or any(spool_of(path).glob(f"*{SUFFIX}")):
+        open_store(path).close()
+    with open_readonly(path) as connection:
+        answer = _answer(connection, query)
+    if format != "table" or out is not None:
+        _write(answer, format, out)
+        return
+    rows = list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
+    if len(answer.column_names) * _NARROWEST <= console.width:
         console.print(table(answer.column_names, rows))
         return
-    _write(answer, format, out)
+    for number, row in enumerate(rows, 1):
+        console.print(table(("column", "value"), zip(answer.column_names, row, strict=True), f"row {number}"))
+
+
+def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    try:
+        statements = connection.extract_statements(query)
+        if len(statements) != 1:
+            raise UsageError(f"got {len(statements)} SQL statements, expected one")
+        if statements[0].type not in _ASKING:
+            raise UsageError(
+                f"got {statements[0].type.name}, expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN"
+            )
+        return connection.sql(query).to_arrow_table()
+    except duckdb.Error as error:
+        views = [v for (v,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()]
+        raise UsageError(f"{error}\nviews: {', '.join(sorted(views))}") from error
 
 
 def _write(answer: pa.Table, format: str, out: Path | None) -> None:
-    stream = out.open("wb") if out is not None else sys.stdout.buffer
+    write = _WRITERS[format]
+    if out is None:
+        write(answer, sys.stdout.buffer)
+        return
     try:
-        if format == "parquet":
-            pyarrow.parquet.write_table(answer, stream)
-        elif format == "csv":
-            pyarrow.csv.write_csv(answer, stream)
-        elif format == "json":
-            stream.write(json.dumps(answer.to_pylist(), default=str).encode() + b"\n")
-        else:
-            lines = ["\t".join(map(harmless, answer.column_names))]
-            lines += ["\t".join(harmless(v) for v in row.values()) for row in answer.to_pylist()]
-            stream.write(("\n".join(lines) + "\n").encode())
-    finally:
-        if out is not None:
-            stream.close()
+        with tempfile.NamedTemporaryFile(dir=out.expanduser().parent, delete=False) as made:
+            try:
+                write(answer, made)
+                made.flush()
+                os.replace(made.name, out.expanduser())  # noqa: PTH105 - all of the answer or none
+            except BaseException:
+                Path(made.name).unlink()
+                raise
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error.strerror}; choose a file in a folder you may write to") from error
+
+
+def _write_table(answer: pa.Table, stream: IO[bytes]) -> None:
+    for row in (answer.column_names, *zip(*(column.to_pylist() for column in answer.columns), strict=True)):
+        stream.write("\t".join(harmless(value, None) for value in row).encode() + b"\n")
+
+
+def _write_csv(answer: pa.Table, stream: IO[bytes]) -> None:
+    columns = [column if _is_flat(column.type) else _as_json(column) for column in answer.columns]
+    pyarrow.csv.write_csv(pa.table(columns, names=answer.column_names), stream)
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return bool(
+        (pa.types.is_primitive(kind) and not pa.types.is_interval(kind))
+        or pa.types.is_string(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _as_json(column: pa.ChunkedArray) -> pa.Array:
+    made = (value if isinstance(value, str | None) else json.dumps(_plain(value)) for value in column.to_pylist())
+    return pa.array(made, pa.string())
+
+
+def _write_json(answer: pa.Table, stream: IO[bytes]) -> None:
+    names = [
+        name if i == answer.column_names.index(name) else f"{name}_{i}" for i, name in enumerate(answer.column_names)
+    ]
+    rows = zip(*(column.to_pylist() for column in answer.columns), strict=True)
+    stream.write(json.dumps([dict(zip(names, map(_plain, row), strict=True)) for row in rows]).encode() + b"\n")
+
+
+def _write_parquet(answer: pa.Table, stream: IO[bytes]) -> None:
+    try:
+        pyarrow.parquet.write_table(answer, stream)
+    except pa.ArrowException as error:
+        raise UsageError(
+            f"Parquet cannot hold this answer ({error}); cast the column, for example to VARCHAR"
+        ) from error
+
+
+_WRITERS: dict[str, Callable[[pa.Table, IO[bytes]], None]] = {
+    "table": _write_table, "csv": _write_csv, "json": _write_json, "parquet": _write_parquet,
+}  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has a word for: numbers stay numbers, NaN and infinity become null, other things text."""
+    if isinstance(value, Decimal):
+        value = int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return value if isinstance(value, str | int | None) else str(value)

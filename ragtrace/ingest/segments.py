@@ -15,7 +15,7 @@ def segments_at(paths: Sequence[Path]) -> list[Path]:
     :raises InputError: a path that does not exist, or one that holds no segment; before anything is merged.
     """
     found: list[Path] = []
-    for path in paths:
+    for path in (given.expanduser() for given in paths):
         if not path.exists():
             raise InputError(f"{path} does not exist; expected a spool folder (*.spool) or a {SUFFIX} segment")
         here = sorted(path.glob(f"*{SUFFIX}")) if path.is_dir() else [path] if path.suffix == SUFFIX else []

@@ -1,4 +1,4 @@
-"""Tables for a terminal. Whatever comes from a trace is shown as text: control characters and escapes are neutralised."""
+"""Tables for a terminal. What comes from a trace is shown as text: control characters and escapes are neutralised."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _LONGEST = 400
+_BLANKS = "\n\r\t\u2028\u2029"
 _STYLES = {
     "active": "green", "interpretable": "green",
     "silent_stub": "red", "bypassed": "red", "error": "red", "undeclared": "red",
@@ -21,12 +22,12 @@ _STYLES = {
 }  # fmt: skip
 
 
-def harmless(value: Any, longest: int = _LONGEST) -> str:
+def harmless(value: Any, longest: int | None = _LONGEST) -> str:
     """``value`` as one line of text that a terminal only shows: no control, format or unassigned characters."""
     text = "NULL" if value is None else str(value)
-    if len(text) > longest:
+    if longest is not None and len(text) > longest:
         text = text[: longest - 1] + "…"
-    return "".join(c if unicodedata.category(c)[0] != "C" else "�" if c not in "\n\t" else " " for c in text)
+    return "".join(" " if c in _BLANKS else c if unicodedata.category(c)[0] != "C" else "�" for c in text)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> Table:
@@ -45,22 +46,36 @@ def verdicts(db: duckdb.DuckDBPyConnection, console: Console) -> None:
         "SELECT defense, hook, verdict, runs, changed, evidence FROM verdicts ORDER BY defense, "
         "list_position(['query', 'retrieval', 'content', 'prompt', 'response'], hook)"
     ).fetchall()
-    console.print(table(("defense", "hook", "verdict", "runs", "changed", "evidence"), rows, "Where does each defense act?"))
-
-
-def results(db: duckdb.DuckDBPyConnection, console: Console) -> None:
-    """Prints each metric with its interval and whether it may be read."""
-    rows = db.execute(
-        "SELECT metric, arm, value, ci_low, ci_high, n, interpretable, reason FROM results ORDER BY metric, arm <> 'none', arm"
-    ).fetchall()
-    shown = [
-        (metric, arm, _number(value), f"[{_number(low)}, {_number(high)}]" if low is not None else "", n, readable, reason)
-        for metric, arm, value, low, high, n, readable, reason in rows
-    ]
     console.print(
-        table(("metric", "arm", "value", "95 % interval", "n", "may it be read?", "why"), shown, "What leaked, and may the number be read?")
+        table(("defense", "hook", "verdict", "runs", "changed", "evidence"), rows, "Where does each defense act?")
     )
 
 
+def results(db: duckdb.DuckDBPyConnection, console: Console, run_id: str | None = None) -> None:
+    """Prints metrics × arms, each number with its interval and whether it may be read; one table for each run."""
+    runs = db.execute(
+        "SELECT DISTINCT run_id FROM results WHERE $1 IS NULL OR run_id = $1 ORDER BY run_id", [run_id]
+    ).fetchall()
+    for (run,) in runs:
+        rows = db.execute(
+            "SELECT metric, arm, value, ci_low, ci_high, interpretable FROM results WHERE run_id = ?", [run]
+        ).fetchall()
+        arms = sorted({row[1] for row in rows}, key=lambda arm: (arm != "none", arm))
+        made = table(("metric", *arms), (), f"What leaked in {run}, with 95 % intervals, and may the number be read?")
+        made.show_lines = True
+        cells = {(metric, arm): _cell(*rest) for metric, arm, *rest in rows}
+        for metric in sorted({row[0] for row in rows}):
+            made.add_row(metric, *(cells.get((metric, arm), Text("–")) for arm in arms))
+        console.print(made)
+    if runs:
+        console.print("Reasons and signatures: SELECT metric, arm, interpretable, reason, signature FROM results")
+
+
+def _cell(value: float | None, low: float | None, high: float | None, readable: str) -> Text:
+    interval = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
+    cell = Text(f"{_number(value)}{interval}")
+    return cell if readable == "interpretable" else cell.append(f"\n{harmless(readable)}", _STYLES.get(readable, ""))
+
+
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else f"{value:.2f}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +15,7 @@ from threading import Lock
 import duckdb
 
 from ragtrace.errors import SchemaVersionError, StoreError
+from ragtrace.record.spool import spool_of
 from ragtrace.store.merge import merge
 
 SCHEMA_VERSION = 1
@@ -19,14 +25,14 @@ _opening = Lock()  # two threads of one process share DuckDB's file; their merge
 def open(database: str | Path = "traces.duckdb") -> duckdb.DuckDBPyConnection:
     """Opens ``database`` (made if it is missing), merges its spool, and returns a DuckDB connection with the views.
 
-    Each span is merged exactly once by (trace_id, span_id); a segment that cannot be read is left where it is and
-    named in a warning. May be called while other processes write to the spool.
+    Each span is merged exactly once by (trace_id, span_id); segments that cannot be read are left where they are and
+    named in a warning. May be called while other processes write to the spool. What it creates is for you alone (0600).
 
     :raises StoreError: not a ragtrace database, or held by another process.
     :raises SchemaVersionError: written by a newer ragtrace.
     """
     path = Path(database).expanduser()
-    with _opening:
+    with _opening, _private():
         connection = _connect(path, read_only=False)
         try:
             _prepare(connection, path)
@@ -42,12 +48,11 @@ def open_readonly(database: str | Path, *, memory_limit: str = "2GB") -> duckdb.
 
     :raises StoreError: the database is missing, is not ours, or is held by another process.
     """
-    path = Path(database).expanduser()
-    if not path.is_file():
-        raise StoreError(f"no database at {path}; run your app with ragtrace.setup({str(path)!r}), or give another --db")
+    path = existing(database)
     connection = _connect(path, read_only=True)
     try:
-        _check(connection, path)
+        if not _check(connection, path):
+            raise _foreign(path)
         connection.execute(f"SET memory_limit = '{memory_limit}'")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -57,23 +62,49 @@ def open_readonly(database: str | Path, *, memory_limit: str = "2GB") -> duckdb.
     return connection
 
 
+def existing(database: str | Path) -> Path:
+    """The path of a database that is there, or whose spool is.
+
+    :raises StoreError: neither is.
+    """
+    path = Path(database).expanduser()
+    if not path.exists() and not spool_of(path).is_dir():
+        raise StoreError(
+            f"no database at {path}; run your app with ragtrace.setup({str(path)!r}), or give another --db"
+        )
+    return path
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """What is created meanwhile (the file, DuckDB's log beside it) is for its owner alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder, expected a database file; give for example {path / 'traces.duckdb'}")
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                connection = duckdb.connect(str(path))
-                path.chmod(0o600)
-                return connection
         return duckdb.connect(str(path), read_only=read_only)
+    except duckdb.ConnectionException as error:
+        raise StoreError(
+            f"{path} is already open in this process in another way ({_first_line(error)}); close that connection first"
+        ) from error
     except duckdb.Error as error:
-        text = str(error)
-        if "lock" in text.lower():
+        if "set lock" in str(error):
+            holder = re.search(r"PID \d+", str(error))
             raise StoreError(
-                f"{path} is open in another process; close it there, or copy the file and open the copy"
+                f"{path} is open in another process{f' ({holder[0]})' if holder else ''}; "
+                "close it there, or copy the file and open the copy"
             ) from error
         raise StoreError(
-            f"{path} is not a readable DuckDB database ({text.splitlines()[0]}); expected a file made by ragtrace; "
+            f"{path} is not a readable DuckDB database ({_first_line(error)}); expected a file made by ragtrace; "
             "move it away and open again to start a new one (the spool beside it is kept)"
         ) from error
     except OSError as error:
@@ -86,37 +117,69 @@ def _check(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
     if not tables:
         return False
     if "ragtrace_meta" not in tables:
-        raise StoreError(
-            f"{path} is a DuckDB database, but not one of ragtrace (it has no table ragtrace_meta); choose another path"
-        )
-    row = connection.execute("SELECT value FROM ragtrace_meta WHERE key = 'schema_version'").fetchone()
-    version = int(row[0]) if row else 0
-    if version > SCHEMA_VERSION:
+        raise _foreign(path)
+    row = connection.execute(
+        "SELECT try_cast(value AS INTEGER) FROM ragtrace_meta WHERE key = 'schema_version'"
+    ).fetchone()
+    if row is None or row[0] is None:
+        raise _foreign(path)
+    if row[0] > SCHEMA_VERSION:
         raise SchemaVersionError(
-            f"{path} has schema version {version}, this ragtrace knows up to {SCHEMA_VERSION}; upgrade: "
+            f"{path} has schema version {row[0]}, this ragtrace knows up to {SCHEMA_VERSION}; upgrade: "
             "pip install --upgrade ragtrace-audit"
         )
     return True
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    folder = files("ragtrace.store")
-    schema = folder.joinpath("schema.sql").read_text("utf-8")
-    views = "\n".join(
-        file.read_text("utf-8")
-        for file in sorted(folder.joinpath("views").iterdir(), key=lambda f: f.name)
-        if file.name.endswith(".sql")
+def _foreign(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} is a DuckDB database, but not one of ragtrace (no schema version in a table ragtrace_meta); "
+        "choose another path"
     )
-    digest = blake2b((schema + views).encode(), digest_size=16).hexdigest()
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Makes or renews tables, views and comments, unless they are those of this version already."""
+    folder = files("ragtrace.store")
+    views = sorted((f for f in folder.joinpath("views").iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
+    definitions = [file.read_text("utf-8") for file in (folder.joinpath("schema.sql"), *views)]
+    comments = folder.joinpath("views", "comments.toml").read_text("utf-8")
+    digest = blake2b("".join((*definitions, comments)).encode(), digest_size=16).hexdigest()
     if _check(connection, path):
         row = connection.execute("SELECT value FROM ragtrace_meta WHERE key = 'definitions'").fetchone()
         if row and row[0] == digest:
             return
-    connection.execute("BEGIN")
-    connection.execute(schema)
-    connection.execute(views)
-    connection.execute("DELETE FROM ragtrace_meta")
+    try:
+        connection.execute("BEGIN")
+        connection.execute("\n".join(definitions))
+        _comment(connection, tomllib.loads(comments))
+        connection.execute("DELETE FROM ragtrace_meta")
+        connection.execute(
+            "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?)", [str(SCHEMA_VERSION), digest]
+        )
+        connection.execute("COMMIT")
+    except duckdb.Error as error:
+        raise StoreError(
+            f"{path} cannot take the definitions of this ragtrace ({_first_line(error)}); nothing was changed in it; "
+            "open it with the version that made it, or start a new database"
+        ) from error
+
+
+def _comment(connection: duckdb.DuckDBPyConnection, texts: dict[str, dict[str, str | dict[str, str]]]) -> None:
+    ours = [view for view in texts if view != "columns"]
+    columns = connection.execute(
+        "SELECT table_name, column_name FROM duckdb_columns() WHERE list_contains($views::VARCHAR[], table_name)",
+        {"views": ours},
+    ).fetchall()
+    targets = [(f"VIEW {view}", texts[view]["comment"]) for view in ours]
+    for view, column in columns:
+        own = texts[view].get("columns", {})
+        assert isinstance(own, dict)
+        targets.append((f'COLUMN {view}."{column}"', own.get(column) or texts["columns"][column]))
     connection.execute(
-        "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?)", [str(SCHEMA_VERSION), digest]
+        ";".join(f"COMMENT ON {what} IS '{str(text).replace(chr(39), chr(39) * 2)}'" for what, text in targets)
     )
-    connection.execute("COMMIT")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

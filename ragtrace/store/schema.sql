@@ -2,20 +2,22 @@
 -- Version 1.
 
 CREATE TABLE IF NOT EXISTS ragtrace_meta (key VARCHAR, value VARCHAR);
-COMMENT ON TABLE ragtrace_meta IS 'Facts about this database: schema_version, views (digest of the view definitions).';
+COMMENT ON TABLE ragtrace_meta IS 'Facts about this database: schema_version, definitions (digest of these files).';
 COMMENT ON COLUMN ragtrace_meta.key IS 'Name of the fact.';
 COMMENT ON COLUMN ragtrace_meta.value IS 'Its value, as text.';
 
-CREATE TABLE IF NOT EXISTS segment_data (name VARCHAR, spans BIGINT, merged_at TIMESTAMP);
-COMMENT ON TABLE segment_data IS 'Spool segments already merged: a segment listed here is never merged again.';
-COMMENT ON COLUMN segment_data.name IS 'File name of the segment in the spool.';
-COMMENT ON COLUMN segment_data.spans IS 'Spans that it added.';
+CREATE TABLE IF NOT EXISTS segment_data (name VARCHAR, bytes BIGINT, spans BIGINT, merged_at TIMESTAMP);
+COMMENT ON TABLE segment_data IS 'Segments already merged: one of the same name and size is not read again.';
+COMMENT ON COLUMN segment_data.name IS 'File name of the segment.';
+COMMENT ON COLUMN segment_data.bytes IS 'Its size.';
+COMMENT ON COLUMN segment_data.spans IS 'Spans that it held.';
 COMMENT ON COLUMN segment_data.merged_at IS 'When it was merged (UTC).';
 
 CREATE TABLE IF NOT EXISTS span_data (
     trace_id VARCHAR, span_id VARCHAR, parent_span_id VARCHAR, name VARCHAR, kind VARCHAR,
     start_ns BIGINT, end_ns BIGINT, status VARCHAR, status_message VARCHAR, service VARCHAR, scope VARCHAR,
-    dialect VARCHAR, stage VARCHAR, attributes JSON, events JSON, resource JSON
+    dialect VARCHAR, framework VARCHAR, path VARCHAR, run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, stage VARCHAR,
+    nested BOOLEAN, declared VARCHAR, effects VARCHAR, attributes JSON, events JSON, resource JSON
 );
 COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
 COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
@@ -30,21 +32,27 @@ COMMENT ON COLUMN span_data.status_message IS 'Description of the status, where 
 COMMENT ON COLUMN span_data.service IS 'Resource attribute service.name.';
 COMMENT ON COLUMN span_data.scope IS 'Instrumentation scope (tracer name).';
 COMMENT ON COLUMN span_data.dialect IS 'Whose attribute names these are: ragtrace, or otel for the app''s own spans.';
+COMMENT ON COLUMN span_data.framework IS 'Taken out of the attributes, as all down to effects, so that no view has to parse texts for it.';
+COMMENT ON COLUMN span_data.path IS 'How the pipeline was called: invoke, ainvoke, stream, astream, batch, abatch.';
+COMMENT ON COLUMN span_data.run_id IS 'Audit run, where there is one.';
+COMMENT ON COLUMN span_data.probe_id IS 'Probe, the same in every arm.';
+COMMENT ON COLUMN span_data.arm IS 'Which defenses were on.';
 COMMENT ON COLUMN span_data.stage IS 'retrieval, context, generation; NULL for other spans.';
+COMMENT ON COLUMN span_data.nested IS 'The stage runs inside another one, so it crosses no hook.';
+COMMENT ON COLUMN span_data.declared IS 'On the root of a request: JSON object, defense to the hooks it claims.';
+COMMENT ON COLUMN span_data.effects IS 'JSON list: what each run of a defense did here.';
 COMMENT ON COLUMN span_data.attributes IS 'Span attributes, one JSON object.';
 COMMENT ON COLUMN span_data.events IS 'Span events, one JSON list.';
 COMMENT ON COLUMN span_data.resource IS 'Resource attributes, one JSON object.';
 
 CREATE TABLE IF NOT EXISTS entity_data (
-    trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR, in_query BOOLEAN, in_documents BOOLEAN
+    trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR
 );
 COMMENT ON TABLE entity_data IS 'Named entities found in generated text when its span was merged.';
 COMMENT ON COLUMN entity_data.trace_id IS 'Trace of the generation.';
 COMMENT ON COLUMN entity_data.span_id IS 'Span of the generation.';
 COMMENT ON COLUMN entity_data.type IS 'One of the eleven types of ragtrace.ner.';
 COMMENT ON COLUMN entity_data.text IS 'The entity as it was written.';
-COMMENT ON COLUMN entity_data.in_query IS 'Also in the query: an echo, not a leak.';
-COMMENT ON COLUMN entity_data.in_documents IS 'Also in a document retrieved in the same trace, before any defense.';
 
 CREATE TABLE IF NOT EXISTS score_data (
     run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, attack VARCHAR, metric VARCHAR, value DOUBLE
@@ -88,8 +96,3 @@ COMMENT ON COLUMN inventory_data.status IS 'active, conditional, stub, pass_thro
 COMMENT ON COLUMN inventory_data.file IS 'Source file.';
 COMMENT ON COLUMN inventory_data.line IS 'Line of the hook.';
 COMMENT ON COLUMN inventory_data.reason IS 'Why, in one sentence.';
-
-CREATE TABLE IF NOT EXISTS entity_seen (trace_id VARCHAR, span_id VARCHAR);
-COMMENT ON TABLE entity_seen IS 'Generations whose text has been looked through for entities.';
-COMMENT ON COLUMN entity_seen.trace_id IS 'Trace of the generation.';
-COMMENT ON COLUMN entity_seen.span_id IS 'Span of the generation.';

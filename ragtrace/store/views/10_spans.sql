@@ -8,13 +8,8 @@ FROM span_data;
 
 -- Spans of ours with the attributes that all of them carry.
 CREATE OR REPLACE VIEW own_spans AS
-SELECT trace_id, span_id, parent_span_id, start_ns, end_ns, status, stage, attributes,
-    attributes->>'ragtrace.framework' AS framework,
-    attributes->>'ragtrace.path' AS path,
-    attributes->>'ragtrace.run_id' AS run_id,
-    attributes->>'ragtrace.probe_id' AS probe_id,
-    attributes->>'ragtrace.arm' AS arm,
-    coalesce((attributes->>'ragtrace.nested')::BOOLEAN, false) AS nested
+SELECT trace_id, span_id, parent_span_id, start_ns, end_ns, status, framework, path, run_id, probe_id, arm,
+    stage, nested, declared, effects, attributes
 FROM span_data WHERE dialect = 'ragtrace';
 
 CREATE OR REPLACE VIEW stages AS
@@ -26,3 +21,23 @@ SELECT trace_id, span_id, stage, framework, path,
     nested, attributes->>'error.type' AS error_type,
     attributes->>'ragtrace.query.after_defense' AS query_after_defense
 FROM own_spans WHERE stage IS NOT NULL;
+
+-- The roots of requests: the caller's outermost calls.
+CREATE OR REPLACE VIEW roots AS
+SELECT trace_id, span_id AS request_id, path, run_id, arm, declared
+FROM own_spans WHERE stage IS NULL AND path IS NOT NULL;
+
+-- The request that each span of ours belongs to: the nearest root at or above it. Spans of others may lie between.
+-- UNION, not UNION ALL: a span that is its own ancestor must not keep us here for ever.
+CREATE OR REPLACE VIEW requests AS
+WITH RECURSIVE up AS (
+    SELECT trace_id, span_id, parent_span_id AS above FROM own_spans WHERE stage IS NOT NULL OR path IS NULL
+    UNION
+    SELECT u.trace_id, u.span_id, d.parent_span_id
+    FROM up u JOIN span_data d ON d.trace_id = u.trace_id AND d.span_id = u.above
+    WHERE d.dialect <> 'ragtrace' OR d.stage IS NOT NULL OR d.path IS NULL
+)
+SELECT u.trace_id, u.span_id, u.above AS request_id
+FROM up u JOIN roots r ON r.trace_id = u.trace_id AND r.request_id = u.above
+UNION ALL
+SELECT trace_id, request_id, request_id FROM roots;

@@ -5,24 +5,30 @@ SELECT s.trace_id, s.span_id, e.defense, e.hook, e.status,
     coalesce(e.scores_changed, false) AS scores_changed, coalesce(e.text_changed, false) AS text_changed,
     e.documents_before, e.documents_after, e.chars_before, e.chars_after, s.path, s.arm,
     coalesce(e.buffered, false) AS buffered, e.error, e.duration_us, s.run_id, s.probe_id, s.framework
-FROM own_spans s, unnest(try(from_json(s.attributes->>'ragtrace.effects',
-    '[{"defense":"VARCHAR","hook":"VARCHAR","status":"VARCHAR","ids_changed":"BOOLEAN","order_changed":"BOOLEAN","scores_changed":"BOOLEAN","text_changed":"BOOLEAN","documents_before":"BIGINT","documents_after":"BIGINT","chars_before":"BIGINT","chars_after":"BIGINT","buffered":"BOOLEAN","error":"VARCHAR","duration_us":"BIGINT"}]')))
-    AS u(e);
+FROM (
+    SELECT *, unnest(try(from_json(effects,
+        '[{"defense":"VARCHAR","hook":"VARCHAR","status":"VARCHAR","ids_changed":"BOOLEAN","order_changed":"BOOLEAN","scores_changed":"BOOLEAN","text_changed":"BOOLEAN","documents_before":"BIGINT","documents_after":"BIGINT","chars_before":"BIGINT","chars_after":"BIGINT","buffered":"BOOLEAN","error":"VARCHAR","duration_us":"BIGINT"}]'
+    ))) AS e
+    FROM own_spans
+) s;
 
--- One row for each declared defense and crossed hook of a trace; `ran = false` is a bypass.
--- A stage nested in another is no crossing of its own.
+-- What each request declared: one row for each defense and hook that it claims.
+CREATE OR REPLACE VIEW claims AS
+SELECT trace_id, request_id, path, run_id, arm, c.key AS defense, unnest(c.value) AS hook
+FROM (SELECT *, unnest(map_entries(try(declared::JSON::MAP(VARCHAR, VARCHAR[])))) AS c FROM roots);
+
+-- One row for each declared defense and crossed hook of a request; `ran = false` is a bypass.
+-- A stage nested in another is no crossing of its own. What ran beside the request, in the same trace, counts for it.
 CREATE OR REPLACE VIEW coverage AS
-WITH claims AS (
-    SELECT s.trace_id, s.path, s.run_id, s.arm, d.defense,
-        unnest(from_json(s.attributes->>'ragtrace.declared'->d.defense, '["VARCHAR"]')) AS hook
-    FROM own_spans s, unnest(json_keys(s.attributes->>'ragtrace.declared')) AS d(defense)
-    WHERE s.attributes->>'ragtrace.declared' IS NOT NULL
-), crossings AS (
-    SELECT DISTINCT trace_id, path, unnest(CASE stage WHEN 'retrieval' THEN ['query', 'retrieval', 'content']
+WITH crossed AS NOT MATERIALIZED (
+    SELECT DISTINCT trace_id, r.request_id, unnest(CASE s.stage WHEN 'retrieval' THEN ['query', 'retrieval', 'content']
         WHEN 'generation' THEN ['prompt', 'response'] ELSE [] END) AS hook
-    FROM own_spans WHERE NOT nested AND stage IS NOT NULL
+    FROM own_spans s JOIN requests r USING (trace_id, span_id) WHERE NOT s.nested
+), ran AS NOT MATERIALIZED (
+    SELECT DISTINCT trace_id, r.request_id, e.defense, e.hook FROM effects e LEFT JOIN requests r USING (trace_id, span_id)
 )
-SELECT DISTINCT c.trace_id, c.defense, c.hook, c.path,
-    EXISTS (SELECT 1 FROM effects e WHERE e.trace_id = c.trace_id AND e.defense = c.defense AND e.hook = c.hook) AS ran,
-    c.run_id, c.arm
-FROM claims c JOIN crossings x ON x.trace_id = c.trace_id AND x.hook = c.hook AND x.path = c.path;
+SELECT c.trace_id, c.defense, c.hook, c.path, i.defense IS NOT NULL OR b.defense IS NOT NULL AS ran,
+    c.run_id, c.arm, c.request_id
+FROM claims c JOIN crossed USING (trace_id, request_id, hook)
+LEFT JOIN ran i USING (trace_id, request_id, defense, hook)
+LEFT JOIN (SELECT trace_id, defense, hook FROM ran WHERE request_id IS NULL) b USING (trace_id, defense, hook);

@@ -2,20 +2,16 @@
 CREATE OR REPLACE VIEW verdicts AS
 WITH ran AS (
     SELECT defense, hook, count(*) AS runs, count(*) FILTER (status = 'changed') AS changed,
-        count(*) FILTER (status = 'error') AS errors, any_value(error) AS error
+        count(*) FILTER (status = 'error') AS errors, string_agg(DISTINCT error, ', ' ORDER BY error) AS error
     FROM effects GROUP BY defense, hook
 ), covered AS (
     SELECT defense, hook, count(*) AS crossings, count(*) FILTER (NOT ran) AS missed,
         string_agg(DISTINCT path, ', ' ORDER BY path) FILTER (NOT ran) AS missed_paths
     FROM coverage GROUP BY defense, hook
 ), claimed AS (
-    SELECT DISTINCT d.defense, unnest(from_json(s.attributes->>'ragtrace.declared'->d.defense, '["VARCHAR"]')) AS hook
-    FROM own_spans s, unnest(json_keys(s.attributes->>'ragtrace.declared')) AS d(defense)
-    WHERE s.attributes->>'ragtrace.declared' IS NOT NULL
+    SELECT DISTINCT defense, hook FROM claims
 ), source AS (
-    SELECT defense, hook, any_value(status) AS status, any_value(reason) AS reason,
-        any_value(file) AS file, any_value(line) AS line
-    FROM inventory_data GROUP BY defense, hook
+    SELECT DISTINCT ON (defense, hook) * FROM inventory_data ORDER BY defense, hook, file, line
 ), pairs AS (
     SELECT defense, hook FROM ran UNION SELECT defense, hook FROM covered
     UNION SELECT defense, hook FROM claimed UNION SELECT defense, hook FROM source
@@ -41,11 +37,11 @@ SELECT defense, hook, source_status,
         WHEN source_status IN ('dead', 'unknown') THEN 'unknown'
         ELSE 'dormant' END AS verdict,
     concat_ws('; ',
-        CASE WHEN runs > 0 THEN format('ran {} times, changed something {} times', runs, changed) END,
-        CASE WHEN errors > 0 THEN format('failed {} times ({})', errors, error) END,
-        CASE WHEN missed > 0 THEN format('its hook was crossed without it in {} of {} traces (path {})', missed, crossings, missed_paths) END,
+        CASE WHEN runs > 0 THEN format('changed something in {} of {} runs', changed, runs) END,
+        CASE WHEN errors > 0 THEN format('failed in {} ({})', errors, coalesce(error, 'no error name kept')) END,
+        CASE WHEN missed > 0 THEN format('its hook was crossed without it in {} of {} requests (path {})', missed, crossings, missed_paths) END,
         CASE WHEN runs = 0 AND missed = 0 THEN 'its hook was never crossed here' END,
-        CASE WHEN source_status IS NOT NULL THEN format('source says {}: {} ({}:{})', source_status, reason, file, line) END,
+        CASE WHEN source_status IS NOT NULL THEN concat('source says ', source_status, ': ' || reason, ' (' || file || coalesce(':' || line, '') || ')') END,
         CASE WHEN source_status IS NULL AND runs > 0 AND changed = 0 AND errors = 0
             THEN 'no source inventory is stored, so a stub cannot be told from a defense that met nothing to change' END,
         CASE WHEN changed > 0 AND source_status IN ('stub', 'pass_through', 'dead')
