@@ -22,8 +22,7 @@ from ragtrace.types import Canary
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from ragtrace.attacks.base import Corpus
-    from ragtrace.types import Document
+    from ragtrace.types import Corpus, Document
 
 ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "br", "dr", "kr", "pl", "tr", "vr")
 VOWELS = ("a", "e", "i", "o", "u")

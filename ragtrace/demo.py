@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import ragtrace
 from ragtrace import audit
-from ragtrace.attacks.base import Corpus
 from ragtrace.attacks.benign import BenignQueries
 from ragtrace.attacks.canary import CanaryAttack
 from ragtrace.attacks.s2mia import S2MIA
@@ -22,7 +21,7 @@ from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import SyntheticEmail
 from ragtrace.defenses import EntitySubstitution, PromptModifying, RegexMask, Rerank
 from ragtrace.papers.dp_r import DPStub
-from ragtrace.types import Document, Probe
+from ragtrace.types import Corpus, Document, Probe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +39,9 @@ class Size:
     """How much the demo asks: documents indexed (of at most ``longest`` characters), and probes of each kind an arm."""
 
     documents: int = 50
-    canary: int = 20
-    members: int = 10
-    benign: int = 6
+    canary: int = 8
+    members: int = 4
+    benign: int = 3
     max_tokens: int = 48
     longest: int = 400
 
@@ -69,7 +68,7 @@ def pipeline(documents: Sequence[Document], model: Any, embeddings: Any) -> Call
 
     retriever = store.as_retriever(search_kwargs={"k": 5})
     chain = {"context": retriever | join, "question": RunnablePassthrough()} | prompt | model | StrOutputParser()
-    return chain.invoke
+    return lambda query: str(chain.invoke(query))
 
 
 def probes(corpus: Corpus, size: Size) -> list[Probe]:

@@ -75,7 +75,7 @@ class _Reading:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, run: str) -> None:
         row = db.execute(
-            "SELECT attributes->>'ragtrace.run' FROM own_spans WHERE run_id = ? AND attributes->>'ragtrace.run' IS NOT NULL",
+            "SELECT attributes->>'ragtrace.run' FROM own_spans WHERE run_id = ? AND (attributes->>'ragtrace.run') IS NOT NULL",
             [run],
         ).fetchone()
         self.manifest: dict[str, Any] = json.loads(row[0]) if row else {}

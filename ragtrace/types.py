@@ -79,3 +79,18 @@ class Probe:
     target_text: str | None = None
     is_member: bool | None = None
     canary: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What an attack may aim at.
+
+    ``members`` are indexed; ``non_members`` come from the same distribution and are not.
+    ``canaries`` have been planted in the members already.
+    """
+
+    name: str
+    seed: int
+    members: tuple[Document, ...]
+    non_members: tuple[Document, ...] = ()
+    canaries: tuple[Canary, ...] = ()

@@ -12,14 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.attacks import load
-from ragtrace.attacks.base import Corpus
 from ragtrace.attacks.benign import BenignQueries
 from ragtrace.attacks.canary import CanaryAttack
 from ragtrace.attacks.s2mia import S2MIA, split
 from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import build
 from ragtrace.errors import InputError, UsageError
-from ragtrace.types import Document
+from ragtrace.types import Corpus, Document
 
 CORPUS = plant_corpus(build(30, 4, 20), seed=4)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from ragtrace.attacks.base import Corpus
+    from ragtrace.types import Corpus
 
 FIRST_WORDS = 6
 """How many words of a document stand for its topic where its metadata names none."""

@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
-from ragtrace.types import Canary, Document, Probe
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """What an attack may aim at.
-
-    ``members`` are indexed; ``non_members`` come from the same distribution and are not.
-    ``canaries`` have been planted in the members already.
-    """
-
-    name: str
-    seed: int
-    members: tuple[Document, ...]
-    non_members: tuple[Document, ...] = ()
-    canaries: tuple[Canary, ...] = ()
+from ragtrace.types import Corpus, Probe
 
 
 class Attack(Protocol):

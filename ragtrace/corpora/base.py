@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
-from ragtrace.attacks.base import Corpus
 from ragtrace.errors import InputError
+from ragtrace.types import Corpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from ragtrace.corpora.base import split
 from ragtrace.types import Document
 
 if TYPE_CHECKING:
-    from ragtrace.attacks.base import Corpus
+    from ragtrace.types import Corpus
 
 MIN_CHARS, MAX_CHARS = 400, 900
 """Length of every document, headers included."""

@@ -25,7 +25,7 @@ from ragtrace.record import attributes as a
 from ragtrace.record import describe, effects
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailedError, Scope, conversation_id, inside
+from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailedError, Scope, close, conversation_id, inside
 from ragtrace.record.steps import Steps, recording, run_hook
 from ragtrace.types import HOOKS, Document, Hook, Message, Path, Stage
 
@@ -152,6 +152,8 @@ class Request(_Part):
         """Ends the request."""
         if error is not None:
             self.stop(error)
+        if self.recording and not self.ended:
+            close(self.scope, self.recorder.tracer)
         super().end(error)
 
     def stop(self, error: BaseException) -> None:
@@ -367,6 +369,8 @@ class Generation(_Stage):
         """Writes what the app really got, once; of a stream that was abandoned, the part that was delivered."""
         if not self.recording:
             return
+        if texts and not self.nested:
+            self.scope.answer = texts[0]
         rows = describe.messages([Message("assistant", text) for text in texts], self.recorder.capture)
         if finish_reason is not None:
             rows = [row | {"finish_reason": finish_reason} for row in rows]

@@ -121,8 +121,19 @@ class _Run:
         if isinstance(request, scope.Scope):
             request.effects.append(effect)
             return
-        with trace.get_tracer(a.SCOPE).start_as_current_span(f"defense {self.name}") as span:
-            span.set_attributes({a.FRAMEWORK: "none", a.EFFECTS: dumps([effect.to_json()])})
+        self._beside(effect)
+
+    def _beside(self, effect: Effect) -> None:
+        """Outside any request: a span of its own, below the request whose answer the app has just been given."""
+        told: dict[str, Any] = {a.FRAMEWORK: "none", a.EFFECTS: dumps([effect.to_json()])}
+        tracer, context = trace.get_tracer(a.SCOPE), None
+        here, ended = trace.get_current_span().get_span_context(), scope.ended_with(self.before)
+        if ended is not None and (not here.is_valid or here.trace_id == ended.span.trace_id):
+            tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
+            if (truth := ended.truth) is not None:
+                told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+        with tracer.start_as_current_span(f"defense {self.name}", context, attributes=told):
+            pass
 
 
 class _Documents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import context as otel
@@ -17,7 +18,7 @@ from ragtrace import defense
 from ragtrace.errors import RagtraceError
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, SpanContext, Tracer
 
     from ragtrace.defense import Defense
     from ragtrace.record.effects import Effect
@@ -50,7 +51,9 @@ class Truth(NamedTuple):
 class Scope:
     """One request. Attributes are written by the join points only."""
 
-    __slots__ = ("defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "streaming", "truth")
+    __slots__ = (
+        "answer", "defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "streaming", "truth"
+    )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...]) -> None:
         self.path = path
@@ -58,6 +61,7 @@ class Scope:
         self.truth: Truth | None = otel.get_value(_TRUTH_KEY)  # type: ignore[assignment]
         self.span: Span
         self.query: str | None = None
+        self.answer: str | None = None
         self.documents: list[Document] = []
         self.retrieved_at = 0
         self.effects: list[Effect] = []
@@ -73,6 +77,32 @@ class Scope:
     def remember(self, documents: list[Document]) -> None:
         """Keeps what was retrieved, for the context stage and for response defenses."""
         self.documents = (self.documents + documents)[-_MAX_DOCUMENTS:]
+
+
+class Ended(NamedTuple):
+    """What is kept of a request after its end, for defenses that the app calls on its answer."""
+
+    span: SpanContext
+    tracer: Tracer
+    truth: Truth | None
+    answer: int
+
+
+_ended: ContextVar[tuple[Ended, ...]] = ContextVar("ragtrace_ended", default=())
+_KEPT = 64  # as many answers of one batch can be told apart
+
+
+def close(scope: Scope, tracer: Tracer) -> None:
+    """Keeps a request that ends here, in the caller's context."""
+    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer))
+    _ended.set((*_ended.get()[1 - _KEPT :], ended))
+
+
+def ended_with(text: object) -> Ended | None:
+    """The latest request that ended here with the answer ``text``, else the latest one; ``None`` if there was none."""
+    kept = _ended.get()
+    told = hash(text) if isinstance(text, str) else None
+    return next((e for e in reversed(kept) if e.answer == told), kept[-1] if kept else None)
 
 
 def current() -> Scope | None:

@@ -1,0 +1,29 @@
+"""Where the defenses' randomness comes from."""
+
+from __future__ import annotations
+
+import random
+
+from ragtrace.errors import UsageError
+
+
+def check_seed(seed: int | None) -> int | None:
+    """``seed``, if it is one.
+
+    :raises UsageError: for anything but an int or ``None``.
+    """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise UsageError(f"seed={seed!r}; expected an int for a reproducible audit, or None for fresh randomness")
+    return seed
+
+
+def source(seed: int | None, query: str) -> random.Random:
+    """A generator of its own for one call, so that threads share no state.
+
+    Without a seed it draws from the operating system; with one it depends on (seed, query) alone, so that a
+    repeated audit sees the same, in whatever order its queries run.
+    """
+    if seed is None:
+        return random.SystemRandom()
+    # bytes, as a str seed with a lone surrogate would raise; Random hashes them with SHA-512
+    return random.Random(f"{seed}\0{query}".encode("utf-8", "surrogatepass"))  # noqa: S311 (seeded on purpose)
