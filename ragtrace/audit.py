@@ -24,6 +24,7 @@ from ragtrace.types import Canary, Probe
 if TYPE_CHECKING:
     import duckdb
 
+    from ragtrace.inventory import DefenseFinding
     from ragtrace.record.setup import Tracing
 
 _log = logging.getLogger("ragtrace")
@@ -66,7 +67,8 @@ def run(
     names = [arm.name for arm in arms]
     if not arms or not questions or len(set(names)) != len(names):
         raise UsageError(
-            f"an audit needs arms of different names and at least one probe; got arms {names} and {len(questions)} probes"
+            "an audit needs arms of different names and at least one probe; "
+            f"got arms {names} and {len(questions)} probes"
         )
     report = AuditReport(run_id=f"run-{uuid.uuid4().hex[:12]}")
     _manifest(report.run_id, arms, canaries, facts or {}, tracing)
@@ -96,17 +98,12 @@ def _manifest(
         span.set_attributes({a.RUN_ID: run_id, a.RUN: dumps(manifest), a.CAPTURE: tracing.capture})
 
 
-def store_inventory(db: duckdb.DuckDBPyConnection, defenses: Iterable[Defense]) -> None:
-    """Stores what the source of each live defense says, so that ``verdicts`` gains the source witness."""
-    from ragtrace.inventory import inventory
-
-    for defense in defenses:
-        db.execute("DELETE FROM inventory_data WHERE defense = ?", [defense.name])
-        for finding in inventory(defense).defenses:
-            for hook in finding.hooks:
-                db.execute(
-                    "INSERT INTO inventory_data VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    [defense.name, finding.kind, hook.hook, hook.status, hook.file, hook.line, hook.reason],
-                )
-
-
+def store_inventory(db: duckdb.DuckDBPyConnection, findings: Iterable[DefenseFinding]) -> None:
+    """Stores what the source says of each defense, in place of what it said: ``verdicts`` gains the source witness."""
+    for finding in findings:
+        db.execute("DELETE FROM inventory_data WHERE defense = ?", [finding.name])
+        for hook in finding.hooks:
+            db.execute(
+                "INSERT INTO inventory_data VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [finding.name, finding.kind, hook.hook, hook.status, hook.file, hook.line, hook.reason],
+            )

@@ -5,6 +5,7 @@ Exit codes: 0 fine, 1 a finding or breach, 2 wrong use or input.
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from enum import StrEnum
@@ -100,6 +101,32 @@ def score(
             terminal.results(connection, console)
         else:
             console.print("No probes in this database, so nothing to score: the verdicts above rest on its traffic.")
+
+
+@app.command()
+def inventory(
+    targets: Annotated[list[Path], typer.Argument(help="Python files or folders.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    db: Annotated[Path | None, typer.Option("--db", help="Also store the findings: `verdicts` joins them.")] = None,
+) -> None:
+    """What the source of each defense says, hook by hook; reads the code, never runs it."""
+    from ragtrace.inventory import inventory as read
+    from ragtrace.report import terminal
+
+    found = read(*targets)
+    for warning in found.warnings:
+        typer.echo(_said(warning), err=True, nl=False)
+    if db is not None:
+        from ragtrace.audit import store_inventory
+        from ragtrace.store import open as open_store
+
+        with open_store(db) as connection:
+            store_inventory(connection, found)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+        return
+    rows = [(d.defense, h.hook, h.status, f"{h.file}:{h.line}", h.reason) for d in found for h in d.hooks]
+    _console().print(terminal.table(("defense", "hook", "status", "where", "why"), rows))
 
 
 def main() -> None:

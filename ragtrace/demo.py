@@ -19,7 +19,7 @@ from ragtrace.attacks.canary import CanaryAttack
 from ragtrace.attacks.s2mia import S2MIA
 from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import SyntheticEmail
-from ragtrace.defenses import EntitySubstitution, PromptModifying, RegexMask, Rerank
+from ragtrace.defenses import EntitySubstitution, PromptModifying, RegexMask
 from ragtrace.papers.dp_r import DPStub
 from ragtrace.types import Corpus, Document, Probe
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SYSTEM = "You are a helpful assistant. Answer from the e-mails in the context."
 QUESTIONS = (
     "SELECT defense, hook, verdict, evidence FROM verdicts",
-    "SELECT arm, family, count(DISTINCT canary) AS canaries FROM canary_hits WHERE channel = 'response' GROUP BY ALL ORDER BY ALL",
+    "SELECT arm, family, count(DISTINCT canary) FROM canary_hits WHERE channel = 'response' GROUP BY ALL ORDER BY ALL",
     "SELECT metric, arm, value, ci_low, ci_high, interpretable, reason FROM results WHERE metric LIKE 'canary%'",
 )
 
@@ -39,16 +39,16 @@ class Size:
     """How much the demo asks: documents indexed (of at most ``longest`` characters), and probes of each kind an arm."""
 
     documents: int = 50
-    canary: int = 8
+    canary: int = 6
     members: int = 4
-    benign: int = 3
+    benign: int = 2
     max_tokens: int = 48
-    longest: int = 400
+    longest: int = 240
 
 
 def arms() -> list[audit.Arm]:
     """The baseline, and one arm a defense; ``dp_r`` has the response hook that Mind the Hook found to be a stub."""
-    defenses = (RegexMask(), EntitySubstitution(), DPStub(epsilon=1.0, seed=7), PromptModifying(), Rerank("reverse", first=5))
+    defenses = (RegexMask(), EntitySubstitution(), DPStub(epsilon=1.0, seed=7), PromptModifying())
     return [audit.Arm("none"), *(audit.Arm(d.name, (d,)) for d in defenses)]
 
 
@@ -90,6 +90,7 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
     from rich.progress import Progress
 
     from ragtrace import embedded
+    from ragtrace.inventory import inventory
     from ragtrace.report import terminal
     from ragtrace.score import score
     from ragtrace.store import open as open_store
@@ -107,25 +108,37 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
         "instrument works, not what a production model leaks."
     )
     tracing = ragtrace.setup(database, capture="full")
-    cache = embedded.GenerationCache()
-    with embedded.serve() as url, Progress(console=console, transient=console.is_terminal) as progress:
-        app = pipeline(corpus.members, embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens), embedded.embedder())
+    cache = embedded.GenerationCache(file=embedded.cache_folder() / f"generations-{embedded.SHA256[:12]}.sqlite")
+    with (
+        embedded.serve() as url,
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        app = pipeline(
+            corpus.members, embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens), embedded.embedder()
+        )
         bars = {arm.name: progress.add_task(arm.name, total=len(asked)) for arm in all_arms}
+
+        def step(arm: str) -> None:
+            progress.advance(bars[arm])
+            if progress.tasks[bars[arm]].finished and not console.is_terminal:
+                console.print(f"{arm}: {len(asked)} probes, {cache.misses} model calls so far")
+
         report = audit.run(
             app, all_arms, asked, tracing=tracing, canaries=corpus.canaries,
             facts={"corpus": corpus.name, "seed": seed, "model": embedded.MODEL},
-            step=lambda arm: progress.advance(bars[arm]),
+            step=step,
         )  # fmt: skip
     tracing.shutdown()
     with open_store(database) as db:
-        audit.store_inventory(db, [d for arm in all_arms for d in arm.defenses])
+        audit.store_inventory(db, inventory(*(d for arm in all_arms for d in arm.defenses)))
         score(db, report.run_id)
         terminal.verdicts(db, console)
         terminal.results(db, console, report.run_id)
     for failure in report.failures:
         console.print(f"failed: {terminal.harmless(failure)}")
     console.print(
-        f"{report.asked} requests, {cache.misses} model calls; {cache.hits} saved: same prompt, same model, greedy. "
+        f"{report.asked} requests, {cache.misses} model calls; {cache.hits} saved: same prompt, same model, greedy "
+        f"({cache.kept_hits} of them from an earlier run). "
         f"{time.monotonic() - started:.0f} s. Traces: {database}\nAsk them:"
     )
     for question in QUESTIONS:

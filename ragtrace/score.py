@@ -75,14 +75,14 @@ class _Reading:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, run: str) -> None:
         row = db.execute(
-            "SELECT attributes->>'ragtrace.run' FROM own_spans WHERE run_id = ? AND (attributes->>'ragtrace.run') IS NOT NULL",
+            "SELECT attributes->>'ragtrace.run' AS run FROM own_spans WHERE run_id = ? AND run IS NOT NULL",
             [run],
         ).fetchone()
         self.manifest: dict[str, Any] = json.loads(row[0]) if row else {}
         verdicts = db.execute("SELECT defense, hook, verdict FROM verdicts").fetchall()
         self.acts = {(defense, hook) for defense, hook, verdict in verdicts if verdict in _ACTS}
-        self.changed = dict(
-            (arm, (changed, n))
+        self.changed = {
+            arm: (changed, n)
             for arm, changed, n in db.execute(
                 """
                 SELECT d.arm, count(*) FILTER (d.response_hash <> b.response_hash), count(*)
@@ -92,7 +92,7 @@ class _Reading:
                 """,
                 {"run": run, "baseline": BASELINE},
             ).fetchall()
-        )
+        }
         self.models = [m for (m,) in db.execute(
             "SELECT DISTINCT model FROM generations WHERE run_id = ? AND model IS NOT NULL ORDER BY model", [run]
         ).fetchall()]  # fmt: skip
@@ -127,7 +127,8 @@ class _Reading:
         hooks = [hook for defense, hook in sorted(self.acts) if defense in defenses]
         overlap = [hook for hook in hooks if hook in metric.moved_by]
         if overlap:
-            return "interpretable", f"acts at {', '.join(overlap)}, which may move a metric of the {metric.channel} channel{said}"
+            acts = f"acts at {', '.join(overlap)}, which may move a metric of the {metric.channel} channel"
+            return "interpretable", f"{acts}{said}"
         where = f"acts only at {', '.join(hooks)}" if hooks else "was not seen to act at any hook"
         changed, n = self.changed.get(result.arm, (0, 0))
         if changed and hooks:

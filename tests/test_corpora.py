@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ragtrace import corpora, plugins
 from ragtrace.corpora.base import near_duplicates, shingles, split
-from ragtrace.corpora.synthetic_email import MAX_CHARS, MIN_CHARS, build
+from ragtrace.corpora.synthetic_email import MAX_CHARS, MIN_CHARS, SyntheticEmail, build
 from ragtrace.errors import InputError, UsageError
 from ragtrace.types import Document
 
@@ -121,3 +121,11 @@ def test_folder_scan(monkeypatch: pytest.MonkeyPatch) -> None:
             assert set(offer(broken)) == {"synthetic_email"}
     with pytest.raises(UsageError, match="has no NOTHING"):
         plugins.scan("ragtrace.corpora", "NOTHING", "ragtrace.corpora")
+
+
+def test_short_notes_keep_their_ground_truth() -> None:
+    """``longest`` below 400: no line of date, company and telephone, and every entity named is in the text."""
+    for document in SyntheticEmail(longest=240).build(30, seed=5).members:
+        assert len(document.content) < 400
+        assert "Date:" not in document.content
+        assert all(e["text"] in document.content for e in document.metadata["entities"])

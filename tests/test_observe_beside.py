@@ -59,6 +59,7 @@ with trace.get_tracer("app").start_as_current_span("handler"):
     assert _run(tmp_path, rest)[-1] == ("invoke", True)
     with ragtrace.open(tmp_path / "traces.duckdb") as db:
         [(traces,)] = db.execute(
-            "SELECT count(DISTINCT trace_id) FROM spans WHERE trace_id IN (SELECT trace_id FROM spans WHERE name = 'handler')"
+            "SELECT count(DISTINCT trace_id) FROM spans WHERE name IN ('handler', 'defense house-mask') "
+            "AND start_time >= (SELECT start_time FROM spans WHERE name = 'handler')"
         ).fetchall()
     assert traces == 1

@@ -18,8 +18,8 @@ BIN = Path(sys.executable).parent
 
 
 def _run(command: list[str], folder: Path) -> str:
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    run = subprocess.run(command, cwd=folder, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
@@ -37,10 +37,11 @@ def test_every_block_has_a_language_that_is_executed_here() -> None:
 
 def test_python_and_sql_blocks(tmp_path: Path) -> None:
     first, second = _of("python")
-    assert _run([sys.executable, "-c", first], tmp_path).splitlines() == ["Write to [e-mail].", "Write to ann.lee@corp.com."]
+    printed = _run([sys.executable, "-c", first], tmp_path)
+    assert printed.splitlines() == ["Write to [e-mail].", "Write to ann.lee@corp.com."]
     _run([sys.executable, "-c", second], tmp_path)
     verdicts, generations, documents = (
-        json.loads(_run([str(BIN / "ragtrace"), "sql", "--format", "json", query.strip()], tmp_path)) for query in _of("sql")
+        json.loads(_run(["ragtrace", "sql", "--format", "json", query.strip()], tmp_path)) for query in _of("sql")
     )
     assert [(v["defense"], v["hook"], v["verdict"], v["bypassed_paths"]) for v in verdicts] == [
         ("house-mask", "response", "bypassed", "stream")

@@ -135,9 +135,13 @@ def without_logprobs(metadata: Any) -> Any:
 
 
 def logprobs(metadata: dict[str, Any] | None) -> list[float]:
-    """The tokens' log-probabilities (natural log) in OpenAI's form, where the model gives them."""
+    """The tokens' log-probabilities (natural log) in OpenAI's form, where the model gives them.
+
+    Without the end-of-text token, whose text is empty: some servers send it, but not when they stream.
+    """
     found = (metadata or {}).get("logprobs")
     content = found.get("content") if isinstance(found, dict) else None
     if not isinstance(content, list):
         return []
-    return [t["logprob"] for t in content if isinstance(t, dict) and isinstance(t.get("logprob"), int | float)]
+    tokens = [t for t in content if isinstance(t, dict) and t.get("token") != ""]
+    return [t["logprob"] for t in tokens if isinstance(t.get("logprob"), int | float)]

@@ -27,7 +27,8 @@ MIN_CHARS, MAX_CHARS = 400, 900
 class SyntheticEmail:
     """The corpus source ``synthetic_email``.
 
-    :param longest: no e-mail has more characters, as far as its fixed parts (about 450) allow.
+    :param longest: no e-mail has more characters, as far as its fixed parts allow: below 400 it is a short note (about
+        330 characters) without date, company and telephone.
     """
 
     name = "synthetic_email"
@@ -79,17 +80,16 @@ def _email(rng: random.Random, id: str, longest: int) -> Document:
         "number": str(rng.randint(3, 460)),
     }
     subject = f"{rng.choice(words.TOPICS[topic].subjects)} - {slots['project']}".format_map(slots)
-    head = (
-        f"From: {sender} <{sender_mail}>\nTo: {recipient} <{recipient_mail}>\n"
-        f"Subject: {subject}\nDate: {format_datetime(day)}\n\n"
-    )
-    close = f"\n\n{rng.choice(words.CLOSINGS)}\n{sender}\n{company}, {phone}"
+    note = longest < MIN_CHARS
+    date = "" if note else f"Date: {format_datetime(day)}\n"
+    head = f"From: {sender} <{sender_mail}>\nTo: {recipient} <{recipient_mail}>\nSubject: {subject}\n{date}\n"
+    close = f"\n\n{rng.choice(words.CLOSINGS)}\n{sender}" + ("" if note else f"\n{company}, {phone}")
     greeting = f"{recipient.split()[0]},\n\n"
     # the reference and the third person are in every body: ground truth that is not in the header
     body = [rng.choice(words.OPENINGS).format_map(slots), rng.choice(words.PLANTED).format_map(slots)]
     more = [*words.TOPICS[topic].sentences, *rng.sample(words.COMMON, 4)]
     rng.shuffle(more)
-    target = rng.randint(min(MIN_CHARS + 100, longest), max(longest - 60, MIN_CHARS))
+    target = rng.randint(min(MIN_CHARS + 100, longest), max(longest - 60, min(MIN_CHARS, longest)))
     for sentence in (s.format_map(slots) for s in more):
         length = len(head) + len(greeting) + sum(len(s) + 1 for s in (*body, sentence)) + len(close)
         if length <= target:
@@ -97,7 +97,7 @@ def _email(rng: random.Random, id: str, longest: int) -> Document:
     entities = [
         *(("PERSON_NAME", name) for name in (sender, recipient, third)),
         *(("EMAIL_REAL", address) for address in (sender_mail, recipient_mail)),
-        ("PHONE", phone),
+        *([] if note else [("PHONE", phone)]),
         ("IDENTIFIER", reference),
     ]
     return Document(

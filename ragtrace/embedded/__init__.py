@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from ragtrace.embedded.caching import GenerationCache
     from ragtrace.embedded.clients import chat_model, embedder
     from ragtrace.embedded.serving import serve
-    from ragtrace.embedded.smollm2 import MODEL, weights
+    from ragtrace.embedded.smollm2 import MODEL, SHA256, cache_folder, weights
 
-__all__ = ["MODEL", "GenerationCache", "chat_model", "embedder", "serve", "weights"]
+__all__ = ["MODEL", "SHA256", "GenerationCache", "cache_folder", "chat_model", "embedder", "serve", "weights"]
 
 _HOME = {
     "MODEL": "smollm2",
+    "SHA256": "smollm2",
     "GenerationCache": "caching",
+    "cache_folder": "smollm2",
     "chat_model": "clients",
     "embedder": "clients",
     "serve": "serving",

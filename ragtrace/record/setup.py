@@ -17,7 +17,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from ragtrace.defense import Defense
+from ragtrace.defense import Defense, checked
 from ragtrace.errors import UsageError
 from ragtrace.record.capture import Capture, Mode
 from ragtrace.record.spool import SpoolExporter
@@ -80,9 +80,7 @@ def setup(
                 f"capture={capture!r} for {path}, but this process already records with capture={other.capture!r} for "
                 f"{other.database}, and each text is taken once; use the same mode, or shutdown() that one first"
             )
-    for defense in defenses:
-        if not isinstance(defense, Defense):
-            raise UsageError(f"setup(defenses=…) got {type(defense).__name__!r}, expected ragtrace.Defense instances")
+    standing = checked(defenses, "setup(defenses=…)")
     policy = Capture(capture)
     if capture != "full":
         policy.key = _digest_key(path)
@@ -96,7 +94,7 @@ def setup(
             if instrumentor.is_instrumented_by_opentelemetry:
                 _log.warning("%s is on already; what it records goes where that was set up to go", entry.name)
                 continue
-            instrumentor.instrument(tracer_provider=tracing.provider, capture=policy, defenses=tuple(defenses))
+            instrumentor.instrument(tracer_provider=tracing.provider, capture=policy, defenses=standing)
             tracing.instrumentors.append(instrumentor)
         except Exception:
             _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)

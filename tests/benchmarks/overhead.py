@@ -124,7 +124,7 @@ def main() -> None:
             medians[kind].append(float(run.stdout.splitlines()[-1]))
     base = medians["none"]
     added = {kind: [m - b for m, b in zip(medians[kind], base, strict=True)] for kind in KINDS[1:]}
-    print(f"median ms a call, {options.rounds} rounds × {options.calls} calls; uninstrumented {statistics.median(base):.2f}")
+    print(f"median ms a call, {options.rounds} rounds of {options.calls} calls; without: {statistics.median(base):.2f}")
     for kind, values in added.items():
         shares = [v / o for v, o in zip(values, added["openinference"], strict=True)]
         print(
