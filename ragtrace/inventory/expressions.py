@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.values import Attr, Cell, Condition, Const, Func, Made, Ref, Self, State, Sym, Tup, Vague, Value
+from ragtrace.inventory.values import (Attr, Cell, Condition, Const, Func, Made, Ref, Self, State, Sym, Tup, Value, Vague, judge)
 
 Paths = list[tuple[Value, State]]
-MAX_STEPS = 30_000
-MAX_PATHS = 400
+MAX_STEPS = 12_000
+MAX_PATHS = 256
 
 
 class TooComplex(Exception):
@@ -30,7 +30,10 @@ class Frame:
 
 def source(node: ast.AST, limit: int = 70) -> str:
     """A node's source on one line, cut."""
-    text = " ".join(ast.unparse(node).split())
+    text: str | None = getattr(node, "_ragtrace_source", None)
+    if text is None:
+        text = " ".join(ast.unparse(node).split())
+        node._ragtrace_source = text  # type: ignore[attr-defined]  # unparsing is what costs here
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -48,6 +51,7 @@ class Expressions:
         self.mro = mro
         self.frame = Frame(module, next((c for c in mro if isinstance(c, Class)), None))
         self.steps = 0
+        self._constants: dict[str, Const | None] = {}
         self.loop_ids = count(1)
 
     # -- plumbing ---------------------------------------------------------------------------------
@@ -155,7 +159,9 @@ class Expressions:
                 break
             if isinstance(cls, str) and not is_root(cls):
                 return None
-        return self._constant(name)
+        if name not in self._constants:
+            self._constants[name] = self._constant(name)
+        return self._constants[name]
 
     def _constant(self, name: str) -> Const | None:
         values: list[Const | None] = []
@@ -371,6 +377,8 @@ class Expressions:
             cell = state.cells[value.cell]
             if cell.kind == "list":
                 return self.element(value, state, loop)
+            if cell.kind == "built" and judge(value, state)[0] == "same" and isinstance(cell.items[0][0], Ref):
+                return state.new(replace(state.cells[cell.items[0][0].cell], loop=loop))
             if cell.kind == "built":
                 return cell.items[0][0] if len(cell.items) == 1 else self.made("weak", (value,), node, state)
             return Made("weak", source(node), node.lineno)

@@ -340,7 +340,10 @@ class Flow(Calls):
             self._havoc(node.body, s)
             self.assign(node.target, self.elements(iterable, node.iter, s, loop), s)
             done = self._round(node.body, node.orelse, loop, s)
-            if not any(o[0] == "next" for o in done):
+            filled = isinstance(node.iter, ast.Tuple | ast.List | ast.Set) and not isinstance(
+                node.iter.elts[0], ast.Starred
+            )
+            if not filled and not any(o[0] == "next" for o in done):
                 skipped.conditions += (Condition(f"{source(node.iter)} is empty", True, node.lineno),)
                 skipped.trivial = skipped.trivial or s.touches(iterable)
                 done += self.block(node.orelse, skipped)
@@ -413,7 +416,8 @@ class Flow(Calls):
             s = state.fork()
             kind = source(handler.type) if handler.type else "anything"
             s.conditions += (Condition(f"{kind} is raised in line {node.lineno}", True, handler.lineno),)
-            s.trivial = s.trivial or not raised
+            if not raised:
+                s.trivial, s.handled = True, s.conditions[-1].text
             if handler.name:
                 s.bind(handler.name, Sym(handler.name))
             found += self.block(handler.body, s)

@@ -99,6 +99,9 @@ def _decide(node: FunctionNode | ast.Lambda, flow: Flow, paths: Paths) -> Verdic
     kinds = {j[0] for j, _ in main}
     changed = [(j, s) for j, s in main if j[0] == "changed"]
     idle = [(j, s) for j, s in main if j[0] in ("same", "none")]
+    if changed and all(s.handled for _, s in changed) and "same" in kinds:
+        j, s = changed[0]
+        return "unknown", f"cannot tell: it acts only if {s.handled}, and nothing in sight raises it ({_at(j)})"
     if changed:
         j = changed[0][0]
         if idle:

@@ -128,6 +128,7 @@ class State:
     facts: dict[str, bool] = field(default_factory=dict)
     trivial: bool = False  # the input is empty, or an exception was swallowed
     empty: bool = False  # the input is empty
+    handled: str = ""  # an exception that may never be raised led here
     broken: frozenset[int] = frozenset()  # loops left by break
     loops: tuple[int, ...] = ()
     edits: tuple[tuple[int, str], ...] = ()  # replacements made so far, returned or not
