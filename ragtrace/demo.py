@@ -39,7 +39,7 @@ class Size:
     """How much the demo asks: documents indexed (of at most ``longest`` characters), and probes of each kind an arm."""
 
     documents: int = 50
-    canary: int = 8
+    canary: int = 12
     members: int = 4
     benign: int = 2
     max_tokens: int = 96
