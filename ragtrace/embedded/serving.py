@@ -26,7 +26,7 @@ from ragtrace.errors import ModelError, UsageError
 _CHILD = Path(__file__).with_name("child.py")
 # OpenMP's threads spin at each barrier by default, for milliseconds; where other processes want the same cores, the
 # model then makes 2 tokens/s instead of 60 (measured: two cores, load 4 to 7). A short spin keeps what there is to gain
-# on an idle machine: 2.3 s a prompt of 800 tokens in and 64 out, against 3.1 s with none. The user's setting comes first.
+# on an idle machine: 2.3 s a prompt (800 tokens in, 64 out) instead of 3.1. The user's own setting comes first.
 _SPIN = "300"
 _START_TIMEOUT = 120.0
 _STOP_TIMEOUT = 5.0
