@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
-from ragtrace.inventory.expressions import Expressions, Frame, Paths, TooComplex, is_root, source
+from ragtrace.inventory.expressions import Frame, Paths, is_root, source
 from ragtrace.inventory.modules import Class, FunctionNode
+from ragtrace.inventory.objects import FIELDS, Objects
 from ragtrace.inventory.values import Attr, Cell, Condition, Const, Func, Made, Ref, Self, State, Sym, Tup, Vague, Value
 
 _MAX_DEPTH = 8
@@ -23,17 +23,15 @@ _LOGS = frozenset("debug info warning warn error exception critical log print wr
 _LOOKS = frozenset("search match fullmatch findall finditer count index find startswith endswith".split())
 _TAKES_APART = frozenset("split rsplit splitlines partition rpartition encode decode join copy format".split())
 _SPLITS_ONLY = frozenset("split rsplit splitlines partition rpartition encode decode".split())
-_LIST_EDITS = frozenset("append extend insert remove pop clear sort reverse __setitem__ __delitem__".split())
 _DICT_EDITS = frozenset("update setdefault pop clear popitem".split())
 _REPLACES = frozenset("sub subn replace translate sorted expandtabs".split())
-_FIELDS = {"Document": ("content", "id", "score", "metadata"), "Message": ("role", "content")}
 TRANSPARENT = frozenset(
     "staticmethod classmethod override typing.override typing_extensions.override functools.lru_cache functools.cache "
     "typing.no_type_check abc.abstractmethod".split()
 )
 
 
-class Calls(Expressions):
+class Calls(Objects):
     """Calls; statements are in :class:`~ragtrace.inventory.flow.Flow`."""
 
     def _Call(self, node: ast.Call, state: State) -> Paths:
@@ -164,9 +162,7 @@ class Calls(Expressions):
 
     # -- what is known by name --------------------------------------------------------------------
 
-    def _known(
-        self, name: str, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State
-    ) -> Paths:
+    def _known(self, name: str, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
         values = [*args, *kw.values()]
         short = name.rpartition(".")[2]
         if name in _SAME_AGAIN and args:
@@ -191,7 +187,7 @@ class Calls(Expressions):
         if name == "getattr" and len(args) >= 2 and isinstance(args[1], Const):
             target = ast.copy_location(ast.Attribute(node.args[0], str(args[1].value), ast.Load()), node)
             return [self.attribute(args[0], target, state)]
-        if short in _FIELDS and (name == short or name.startswith("ragtrace")):
+        if short in FIELDS and (name == short or name.startswith("ragtrace")):
             return [(self._construct(short, node, args, kw, state), state)]
         if name in _PURE or not any(map(state.touches, values)):
             return [(self.made("new", values, node, state), state)]
@@ -233,7 +229,9 @@ class Calls(Expressions):
         if isinstance(receiver, Const):
             if name == "format" and isinstance(receiver.value, str) and receiver.value.strip("{}0") == "":
                 return [(self.made("weak", values, node, state), state)]
-            return [(self._joined(values, node, state) if name == "join" else self.made("new", values, node, state), state)]
+            return [
+                (self._joined(values, node, state) if name == "join" else self.made("new", values, node, state), state)
+            ]
         if isinstance(receiver, Ref) and state.cells[receiver.cell].kind != "text":
             return [(self._of_cell(node, receiver, args, kw, state), state)]
         if isinstance(receiver, Attr) and receiver.name == "metadata" and name in _DICT_EDITS:
@@ -246,7 +244,14 @@ class Calls(Expressions):
             return [(Made("new", source(node), node.lineno), state)]
         if name in _TAKES_APART:
             joined = name in ("join", "format", "copy")
-            return [(self.made("new" if name == "join" else "weak", [receiver, *(values if joined else [])], node, state), state)]
+            return [
+                (
+                    self.made(
+                        "new" if name == "join" else "weak", [receiver, *(values if joined else [])], node, state
+                    ),
+                    state,
+                )
+            ]
         made = self.made("new", (receiver, *values), node, state)
         return [(self._edited(made, state) if name in _REPLACES else made, state)]
 
@@ -309,111 +314,6 @@ class Calls(Expressions):
                 return Func(method, c.module, c, bound=bound)
         return None
 
-    # -- objects that can be changed --------------------------------------------------------------
-
-    def _of_cell(
-        self, node: ast.Call, ref: Ref, args: list[Value], kw: dict[str | None, Value], state: State
-    ) -> Value:
-        assert isinstance(node.func, ast.Attribute)
-        name, cell = node.func.attr, state.cells[ref.cell]
-        if name == "copy":
-            return self.copy(ref, state)
-        if name in ("model_copy", "_replace") and cell.kind == "element":
-            return self._replaced(ref, {"content": Vague(f"`{source(node)}`", node.lineno)} if kw or args else {}, node, state)
-        if name in ("index", "count"):
-            return Sym(source(node))
-        if cell.kind == "built" and name in ("append", "insert") and args:
-            loop = state.loops[-1] if state.loops and name == "append" else None
-            state.cells[ref.cell] = replace(cell, items=(*cell.items, (args[-1], loop)))
-            return Const(None)
-        if cell.kind == "built" and name == "extend" and args:
-            made = self.made("weak", args, node, state)
-            state.cells[ref.cell] = replace(cell, items=(*cell.items, (made, None)))
-            return Const(None)
-        if name in _LIST_EDITS and cell.kind in ("list", "built"):
-            state.mutate(ref, Made("new", source(node), node.lineno))
-            return Sym(source(node)) if name == "pop" else Const(None)
-        why = Vague(f"`{source(node)}` is a method whose code is not in sight", node.lineno)
-        state.mutate(ref, why)
-        return why
-
-    def _in_place(self, args: list[Value], node: ast.Call, state: State) -> Value:
-        for arg in args:
-            if isinstance(arg, Ref):
-                state.mutate(arg, Made("new", source(node), node.lineno))
-        return Const(None)
-
-    def _edited(self, value: Value, state: State) -> Value:
-        if isinstance(value, Made):
-            state.edits += ((value.line, value.text),)
-        return value
-
-    def _replaced(self, base: Value, kw: dict[str | None, Value], node: ast.Call, state: State) -> Value:
-        """``dataclasses.replace(element, field=…)``: a copy, with its attributes set."""
-        if not isinstance(base, Ref):
-            return self.made("new" if kw else "weak", (base, *kw.values()), node, state)
-        ref = self.copy(base, state)
-        for name, value in kw.items():
-            self.set_attribute(ref, name or "content", value, node, state)
-        return ref
-
-    def _construct(
-        self, name: str, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State
-    ) -> Value:
-        """``Document(…)``: an element again where each field is that of one element."""
-        fields = dict(zip(_FIELDS.get(name, ()), args, strict=False)) | {k: v for k, v in kw.items() if k}
-        values = list(fields.values()) if name in _FIELDS else [*args, *kw.values()]
-        if not any(map(state.touches, values)):
-            return Sym(source(node))
-        cells = {v.cell for v in values if isinstance(v, Attr)}
-        ordinary = {k: v for k, v in fields.items() if not (isinstance(v, Attr) and v.name == k)}
-        if name in _FIELDS and not ordinary and len(cells) == 1 and set(fields) == set(_FIELDS[name]):
-            return self.copy(Ref(cells.pop()), state)
-        if any(isinstance(v, Made | Const | Sym) for k, v in ordinary.items() if k in ("content", "score", "id", "role")):
-            kind = "weak" if all(isinstance(v, Made) and v.kind == "weak" for v in ordinary.values()) else "new"
-            return self._edited(Made("new" if kind == "new" else "weak", source(node), node.lineno), state)
-        return Vague(f"`{source(node)}` builds the element anew, perhaps as it was", node.lineno)
-
-    def set_attribute(self, target: Value, name: str, value: Value, node: ast.expr | ast.stmt, state: State) -> None:
-        """``target.name = value``, for an element of the input above all."""
-        text = source(node)
-        if isinstance(target, Self):
-            state.attrs[name] = value
-            state.forget("self")
-        elif isinstance(target, Ref):
-            cell = state.cells[target.cell]
-            origin = target.cell if cell.origin is None else cell.origin
-            if value == Attr(origin, name):
-                return
-            change: Made | Vague
-            if name == "metadata":
-                change = Vague(f"`{text}` changes metadata only", node.lineno)
-            elif isinstance(value, Vague):
-                change = value
-            elif isinstance(value, Attr) or (isinstance(value, Made) and value.kind == "weak"):
-                change = Made("weak", text, node.lineno)
-            else:
-                change = Made("new", text, node.lineno)
-            state.mutate(target, change)
-        elif isinstance(target, Made | Vague):
-            state.spaces.setdefault(0, Vague(f"`{text}` may change an element of the input", node.lineno))
-
-    def _out_of_sight(self, node: ast.Call, values: list[Value], state: State) -> Paths:
-        """A call whose code cannot be followed: harmless unless the input is handed to it."""
-        handed = [v for v in values if state.touches(v)]
-        if not handed:
-            return [(Sym(source(node)), state)]
-        if all(self.is_new(v, state) for v in handed):
-            return [(Made("new", source(node), node.lineno), state)]
-        why = Vague(f"`{source(node)}` is given the input, and its code is not in sight", node.lineno)
-        for value in handed:
-            if isinstance(value, Ref):
-                state.mutate(value, why)
-        return [(why, state)]
-
 
 def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-__all__ = ["Calls", "TooComplex"]

@@ -7,34 +7,26 @@ An exception handler starts from the state before its ``try``.
 from __future__ import annotations
 
 import ast
-from typing import Literal
 
-from ragtrace.inventory.calls import Calls
-from ragtrace.inventory.expressions import MAX_PATHS, Paths, TooComplex, source
+from ragtrace.inventory.assignments import NOTHING, Assignments, Outcome
+from ragtrace.inventory.expressions import MAX_PATHS, Paths, TooComplexError, source
 from ragtrace.inventory.modules import FunctionNode, Module
 from ragtrace.inventory.values import (
     Attr,
     Condition,
     Const,
     Func,
-    Made,
     Ref,
     State,
     Sym,
-    Tup,
     Vague,
     Value,
+    judge,
 )
 
-Signal = Literal["next", "return", "raise", "break", "continue"]
-Outcome = tuple[Signal, State, Value, int]
-_NOTHING = Const(None)
 
-
-class Flow(Calls):
+class Flow(Assignments):
     """Follows one hook. ``followed``, ``raised`` and ``dead_code`` fill up meanwhile."""
-
-    statement_at: ast.stmt | None = None
 
     def start(self, node: FunctionNode | ast.Lambda, state: State) -> Paths:
         """All returns of the hook."""
@@ -56,7 +48,7 @@ class Flow(Calls):
                 if self.frame.depth == 0:
                     self.raised.append((value.text if isinstance(value, Sym) else "", line))
             else:
-                ended.append((value if signal == "return" else _NOTHING, s))
+                ended.append((value if signal == "return" else NOTHING, s))
         return ended
 
     def block(self, body: list[ast.stmt], state: State) -> list[Outcome]:
@@ -73,12 +65,12 @@ class Flow(Calls):
                         ended.append(outcome)
             running = following
             if len(running) + len(ended) > MAX_PATHS:
-                raise TooComplex
+                raise TooComplexError
             if not running:
                 if i + 1 < len(body):
                     self.dead_code.append(body[i + 1].lineno)
                 break
-        return ended + [("next", s, _NOTHING, 0) for s in running]
+        return ended + [("next", s, NOTHING, 0) for s in running]
 
     def statement(self, node: ast.stmt, state: State) -> list[Outcome]:
         """One statement."""
@@ -86,131 +78,29 @@ class Flow(Calls):
         handler = getattr(self, f"_{type(node).__name__}", None)
         if handler is not None:
             return handler(node, state)  # type: ignore[no-any-return]
-        return [("next", state, _NOTHING, 0)]  # pass, import, global, assert …
-
-    def _next(self, paths: Paths) -> list[Outcome]:
-        return [("next", s, _NOTHING, 0) for _, s in paths]
+        return [("next", state, NOTHING, 0)]  # pass, import, global, assert …
 
     def _Expr(self, node: ast.Expr, state: State) -> list[Outcome]:
         return self._next(self.eval(node.value, state))
 
     def _Return(self, node: ast.Return, state: State) -> list[Outcome]:
-        paths = self.eval(node.value, state) if node.value else [(_NOTHING, state)]
+        paths = self.eval(node.value, state) if node.value else [(NOTHING, state)]
         return [("return", s, value, node.lineno) for value, s in paths]
 
     def _Raise(self, node: ast.Raise, state: State) -> list[Outcome]:
         return [("raise", state, Sym(source(node.exc) if node.exc else ""), node.lineno)]
 
     def _Break(self, node: ast.Break, state: State) -> list[Outcome]:
-        return [("break", state, _NOTHING, node.lineno)]
+        return [("break", state, NOTHING, node.lineno)]
 
     def _Continue(self, node: ast.Continue, state: State) -> list[Outcome]:
-        return [("continue", state, _NOTHING, node.lineno)]
+        return [("continue", state, NOTHING, node.lineno)]
 
     def _FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, state: State) -> list[Outcome]:
         state.bind(node.name, Func(node, self.frame.module, self.frame.owner, tuple(state.env.items())))
-        return [("next", state, _NOTHING, 0)]
+        return [("next", state, NOTHING, 0)]
 
     _AsyncFunctionDef = _FunctionDef
-
-    # -- assignments ------------------------------------------------------------------------------
-
-    def _Assign(self, node: ast.Assign, state: State) -> list[Outcome]:
-        paths = self.eval(node.value, state)
-        for value, s in paths:
-            for target in node.targets:
-                self.statement_at = node
-                self.assign(target, value, s)
-        return self._next(paths)
-
-    def _AnnAssign(self, node: ast.AnnAssign, state: State) -> list[Outcome]:
-        if node.value is None:
-            return [("next", state, _NOTHING, 0)]
-        paths = self.eval(node.value, state)
-        for value, s in paths:
-            self.statement_at = node
-            self.assign(node.target, value, s)
-        return self._next(paths)
-
-    def _AugAssign(self, node: ast.AugAssign, state: State) -> list[Outcome]:
-        load = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
-        ast.fix_missing_locations(load)
-        paths = self.eval_all((load, node.value), state)
-        for (before, operand), s in paths:
-            empty = isinstance(operand, Ref) and not s.cells[operand.cell].items and s.dirt(operand) is None
-            if isinstance(before, Ref) and s.cells[before.cell].kind in ("list", "built"):
-                if not (empty and isinstance(operand, Ref) and s.cells[operand.cell].kind == "built"):
-                    self._extend(before, operand, node, s)
-            else:
-                self.statement_at = node
-                self.assign(node.target, self.binary(before, operand, load, node.op, s), s)
-        return [("next", s, _NOTHING, 0) for _, s in paths]
-
-    def _extend(self, ref: Ref, operand: Value, node: ast.AugAssign, state: State) -> None:
-        cell = state.cells[ref.cell]
-        if cell.kind == "list":
-            state.mutate(ref, Made("new", source(node), node.lineno))
-            return
-        added = state.cells[operand.cell] if isinstance(operand, Ref) else None
-        loop = state.loops[-1] if state.loops else None
-        if added and added.kind == "built":
-            items = tuple((v, loop) for v, _ in added.items)
-        elif isinstance(operand, Tup) and not operand.each:
-            items = tuple((v, loop) for v in operand.items)
-        else:
-            items = ((self.made("weak", (operand,), node.value, state), None),)
-        state.cells[ref.cell] = type(cell)(**{**cell.__dict__, "items": cell.items + items})
-
-    def assign(self, target: ast.expr, value: Value, state: State) -> None:
-        """Binds one target."""
-        if isinstance(target, ast.Name):
-            state.bind(target.id, value)
-        elif isinstance(target, ast.Tuple | ast.List):
-            for i, part in enumerate(target.elts):
-                if isinstance(value, Tup) and len(value.items) == len(target.elts):
-                    self.assign(part, value.items[i], state)
-                else:
-                    one = self.made("weak", (value,), target, state)
-                    self.assign(part.value if isinstance(part, ast.Starred) else part, one, state)
-        elif isinstance(target, ast.Attribute):
-            for base, _ in self.eval(target.value, state)[:1]:
-                self.set_attribute(base, target.attr, value, self._site(target), state)
-        elif isinstance(target, ast.Subscript):
-            self._assign_item(target, value, state)
-
-    def _site(self, target: ast.expr) -> ast.expr | ast.stmt:
-        """The statement that assigns to ``target``, to be quoted; the target itself in a ``for`` or ``with``."""
-        at = self.statement_at
-        return at if at is not None and any(n is target for n in ast.walk(at)) else target
-
-    def _assign_item(self, target: ast.Subscript, value: Value, state: State) -> None:
-        base, site = self.eval(target.value, state)[0][0], self._site(target)
-        whole = isinstance(target.slice, ast.Slice) and not (target.slice.lower or target.slice.upper)
-        if isinstance(base, Attr):
-            self.set_attribute(Ref(base.cell), base.name, Sym(source(target)), site, state)
-        elif isinstance(base, Ref) and state.cells[base.cell].kind in ("list", "built", "element"):
-            change: Made | Vague = Made("new", source(site), target.lineno)
-            same = isinstance(value, Ref) and state.dirt(value) is None
-            if isinstance(value, Vague):
-                change = value
-            elif same or (isinstance(value, Made) and value.kind == "weak"):
-                change = Made("weak", source(site), target.lineno)
-            elif whole and isinstance(value, Ref):
-                change = state.dirt(value) or change
-            state.mutate(base, change)
-        elif isinstance(base, Made | Vague):
-            self.set_attribute(base, "content", value, site, state)
-        elif isinstance(target.value, ast.Name) and state.touches(value):
-            # a dict that now holds something of the input
-            state.bind(target.value.id, self.made("weak", (value,), target, state))
-
-    def _Delete(self, node: ast.Delete, state: State) -> list[Outcome]:
-        for target in node.targets:
-            if isinstance(target, ast.Subscript):
-                for base, _ in self.eval(target.value, state)[:1]:
-                    if isinstance(base, Ref):
-                        state.mutate(base, Made("new", source(node), node.lineno))
-        return [("next", state, _NOTHING, 0)]
 
     # -- branches ---------------------------------------------------------------------------------
 
@@ -323,7 +213,7 @@ class Flow(Calls):
                 if always:
                     break
             else:
-                found.append(("next", rest, _NOTHING, 0))
+                found.append(("next", rest, NOTHING, 0))
         return found
 
     # -- loops ------------------------------------------------------------------------------------
@@ -364,19 +254,39 @@ class Flow(Calls):
 
     def _round(self, body: list[ast.stmt], orelse: list[ast.stmt], loop: int, state: State) -> list[Outcome]:
         """The body once, then what follows the loop."""
-        outer = state.loops
+        outer, before = state.loops, {n: (v, _dirt(v, state)) for n, v in state.env.items()}
         state.loops = (*outer, loop)
         found: list[Outcome] = []
         for signal, s, value, line in self.block(body, state):
             s.loops = outer
+            if signal not in ("return", "raise"):
+                self._carry(body, before, s)
             if signal == "break":
                 s.broken |= {loop}
-                found.append(("next", s, _NOTHING, 0))
+                found.append(("next", s, NOTHING, 0))
             elif signal in ("next", "continue"):
                 found += self.block(orelse, s)
             else:
                 found.append((signal, s, value, line))
         return found
+
+    def _carry(self, body: list[ast.stmt], before: dict[str, tuple[Value, object]], state: State) -> None:
+        """A variable that held the input after one round may hold what another one carries into the next."""
+        feeds: dict[str, set[str]] = {}
+        for node in (n for statement in body for n in ast.walk(statement)):
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+                for stored in (n.id for n in names if isinstance(n.ctx, ast.Store)):
+                    feeds.setdefault(stored, set()).update(n.id for n in names if isinstance(n.ctx, ast.Load))
+        for name in feeds:
+            seen, pending = {name}, set(feeds[name])
+            while pending:
+                seen |= pending
+                pending = {f for n in pending for f in feeds.get(n, ())} - seen
+            value = state.env.get(name)
+            moved = [n for n in seen - {name} if n in before and before[n] != (now := state.env[n], _dirt(now, state))]
+            if moved and isinstance(value, Ref) and judge(value, state)[0] == "same":
+                state.bind(name, Vague(f"`{name}` may hold what `{moved[0]}` was the round before", body[0].lineno))
 
     def _havoc(self, body: list[ast.stmt], state: State) -> None:
         """Forgets constants that the loop's body sets: they hold in the first round only."""
@@ -430,6 +340,10 @@ class Flow(Calls):
         return last
 
     _TryStar = _Try
+
+
+def _dirt(value: Value, state: State) -> object:
+    return state.dirt(value) if isinstance(value, Ref) else None
 
 
 def _own(node: FunctionNode) -> list[ast.AST]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ragtrace.inventory.calls import TRANSPARENT
-from ragtrace.inventory.expressions import Paths, TooComplex, is_root, source
+from ragtrace.inventory.expressions import Paths, TooComplexError, is_root, source
 from ragtrace.inventory.flow import Flow
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.values import Cell, Condition, Const, Judgement, Ref, Self, State, Sym, Value, judge
@@ -20,7 +20,8 @@ Verdict = tuple["Status", str]
 _INPUT = {"query": (0, "query"), "retrieval": (1, "documents"), "content": (1, "documents"),
           "prompt": (0, "messages"), "response": (2, "response")}  # fmt: skip
 _MARKER = re.compile(
-    r"\b(?:TODO|FIXME|XXX|NotImplemented)\b|\b(?i:placeholder|for now|not (?:yet )?implemented|stub|temporar(?:y|ily))\b"
+    r"\b(?:TODO|FIXME|XXX|NotImplemented)\b"
+    r"|\b(?i:placeholder|for now|not (?:yet )?implemented|stub|temporar(?:y|ily))\b"
 )
 
 
@@ -56,7 +57,7 @@ def classify(hook: str, owner: Class, node: FunctionNode | ast.expr, mro: list[C
     flow.frame.owner = owner
     try:
         paths = flow.start(node, state)
-    except (TooComplex, RecursionError):
+    except (TooComplexError, RecursionError):
         return "unknown", "cannot tell: it has more paths than are followed"
     except Exception as error:  # code that nobody foresaw must not stop the inventory of the rest
         return "unknown", f"cannot tell: it could not be followed ({type(error).__name__})"
@@ -96,7 +97,7 @@ def _decide(node: FunctionNode | ast.Lambda, flow: Flow, paths: Paths) -> Verdic
         return _raises(flow)
     # an empty input, or a swallowed exception, is no choice of the defense
     main = [(j, s) for j, s in outcomes if not s.trivial or j[0] == "changed"] or outcomes
-    kinds = {j[0] for j, _ in main}
+    kinds: set[str] = {j[0] for j, _ in main}
     changed = [(j, s) for j, s in main if j[0] == "changed"]
     idle = [(j, s) for j, s in main if j[0] in ("same", "none")]
     if changed and all(s.handled for _, s in changed) and "same" in kinds:
@@ -139,7 +140,7 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
 def _judge(value: Value, state: State) -> Judgement:
     """As :func:`judge`; nothing in place of an empty input is the same."""
     built = state.cells[value.cell] if isinstance(value, Ref) else None
-    nothing = isinstance(value, Const) and value.value == "" or (built == Cell("built"))
+    nothing = (isinstance(value, Const) and value.value == "") or (built == Cell("built"))
     return ("same", "returns its input", 0) if state.empty and nothing else judge(value, state)
 
 

@@ -1,4 +1,4 @@
-"""From a live defense to its source: the classes Python really uses, and whether their hooks are still the written ones."""
+"""From a live defense to its source: the classes Python uses, and whether their hooks are still the written ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ragtrace.defense import Defense
 from ragtrace.inventory.hook import find_hook
-from ragtrace.inventory.modules import Class, FunctionNode, Library, Module, Unreadable
+from ragtrace.inventory.modules import Class, FunctionNode, Library, Module, UnreadableError
 from ragtrace.types import HOOKS, Hook
 
 ROOT = "ragtrace.Defense"
@@ -40,7 +40,7 @@ def hooks(target: Defense | type[Defense]) -> tuple[Hook, ...]:
 def replaced(
     target: Defense | type[Defense], hook: Hook, mro: list[Class | str]
 ) -> tuple[Class, FunctionNode | ast.expr] | str | None:
-    """``None`` where the hook is what its class's source says; else what stands in its place, or why it is out of sight."""
+    """``None`` where the hook is what its class's source says; else what stands in its place, or why nothing does."""
     found = getattr(target, f"on_{hook}")
     function = inspect.unwrap(getattr(found, "__func__", found))
     if not isinstance(function, FunctionType):
@@ -56,7 +56,9 @@ def replaced(
             method = cls.methods.get(function.__name__)
             if isinstance(method, FunctionNode) and _first_line(method) == first:
                 return cls, method
-    return f"it is {function.__qualname__} of {function.__module__}, whose source is not in sight or not the one that runs"
+    return (
+        f"it is {function.__qualname__} of {function.__module__}, whose source is not in sight or not the one that runs"
+    )
 
 
 def _first_line(node: FunctionNode | ast.expr) -> int:
@@ -76,7 +78,7 @@ def _locate(cls: type, library: Library) -> Class | str:
     try:
         path = Path(inspect.getsourcefile(cls) or "")
         module: Any = library.load(path) if path.is_file() else _from_text(cls, path, library)
-    except (TypeError, OSError, SyntaxError, Unreadable):
+    except (TypeError, OSError, SyntaxError, UnreadableError):
         return name
     return module.classes.get(cls.__qualname__) or module.classes.get(cls.__name__) or name
 

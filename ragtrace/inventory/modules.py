@@ -13,7 +13,7 @@ _MAX_BYTES = 4_000_000  # above it, a generated file that takes minutes
 _DEFENSE = Path(__file__).resolve().parents[1] / "defense.py"
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A file that is no Python source; the text says why."""
 
 
@@ -162,21 +162,21 @@ def linearise(cls: Class, seen: tuple[Class, ...]) -> list[Class | str]:
 class Library:
     """All files read so far, each once."""
 
-    modules: dict[Path, Module | Unreadable] = field(default_factory=dict)
+    modules: dict[Path, Module | UnreadableError] = field(default_factory=dict)
 
     def load(self, path: Path) -> Module:
         """Parses a file.
 
-        :raises Unreadable: if it is missing, binary, too large, or not Python 3.
+        :raises UnreadableError: if it is missing, binary, too large, or not Python 3.
         """
         key = path.resolve()
         if key not in self.modules:
             try:
                 self.modules[key] = _parse(path, self)
-            except Unreadable as error:
+            except UnreadableError as error:
                 self.modules[key] = error
         found = self.modules[key]
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableError):
             raise found
         return found
 
@@ -195,7 +195,7 @@ class Library:
                 if candidate.is_file():
                     try:
                         return self.load(candidate)
-                    except Unreadable:
+                    except UnreadableError:
                         return None
         return None
 
@@ -204,17 +204,17 @@ def _parse(path: Path, library: Library) -> Module:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
+        raise UnreadableError(error.strerror or str(error)) from error
     if b"\0" in raw[:8192]:
-        raise Unreadable("binary, not Python source")
+        raise UnreadableError("binary, not Python source")
     if len(raw) > _MAX_BYTES:
-        raise Unreadable(f"{len(raw):,} bytes, more than the {_MAX_BYTES:,} that are read")
+        raise UnreadableError(f"{len(raw):,} bytes, more than the {_MAX_BYTES:,} that are read")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in the code under audit are not ours
             tree = ast.parse(raw)
     except SyntaxError as error:
-        raise Unreadable(f"no valid Python 3: {error.msg} (line {error.lineno})") from error
+        raise UnreadableError(f"no valid Python 3: {error.msg} (line {error.lineno})") from error
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Unreadable(f"cannot be parsed: {error or type(error).__name__}") from error
+        raise UnreadableError(f"cannot be parsed: {error or type(error).__name__}") from error
     return Module(path, tree, raw.decode("utf-8", "replace").splitlines(), library)

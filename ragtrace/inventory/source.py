@@ -17,7 +17,7 @@ from ragtrace.defense import Defense
 from ragtrace.errors import InputError, UsageError
 from ragtrace.inventory import live
 from ragtrace.inventory.hook import classify, find_hook
-from ragtrace.inventory.modules import Class, Library, Module, Unreadable
+from ragtrace.inventory.modules import Class, Library, Module, UnreadableError
 from ragtrace.types import HOOKS
 
 Status = Literal["active", "conditional", "stub", "pass_through", "dead", "unknown"]
@@ -97,7 +97,7 @@ def inventory(*targets: Defense | type[Defense] | str | os.PathLike[str]) -> Inv
             for path in _files(Path(target), warnings):
                 try:
                     module = library.load(path)
-                except Unreadable as error:
+                except UnreadableError as error:
                     warnings.append(f"{path}: skipped, {error}")
                 else:
                     read += 1

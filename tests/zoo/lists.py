@@ -1,3 +1,4 @@
+# ruff: noqa: C416, C417, RUF005 (specimens are written as people write them)
 """Defenses that act on documents and messages, or do not. ``TRUTH`` is checked by running them."""
 
 from __future__ import annotations

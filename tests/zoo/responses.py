@@ -1,3 +1,4 @@
+# ruff: noqa: RET504 (specimens are written as people write them)
 """Defenses that act on text, or do not, in the styles people write. ``TRUTH`` is checked by running them."""
 
 from __future__ import annotations
