@@ -65,3 +65,8 @@ def test_shell_blocks_print_what_the_readme_shows(tmp_path: Path) -> None:
     assert rows
     for row in rows:
         assert any(all(cell in line for cell in row) for line in answered.splitlines()), (row, answered)
+    names = "SELECT value, interpretable FROM results WHERE metric = 'nel_person' AND arm = 'entity_substitution'"
+    canaries = "SELECT value FROM results WHERE metric = 'canary_recovery_person' AND arm = 'entity_substitution'"
+    command = ["ragtrace", "sql", "--db", str(out / "traces.duckdb"), "--format", "json"]
+    assert {(r["value"], r["interpretable"]) for r in json.loads(_run([*command, names], ROOT))} == {(0.0, "entangled")}
+    assert all(row["value"] > 0 for row in json.loads(_run([*command, canaries], ROOT)))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _LONGEST = 400
+_WEAK_MODELS = ("SmolLM2-135M-Instruct",)
 _BLANKS = "\n\r\t\u2028\u2029"
 _STYLES = {
     "active": "green", "interpretable": "green",
@@ -58,23 +59,33 @@ def results(db: duckdb.DuckDBPyConnection, console: Console, run_id: str | None 
     ).fetchall()
     for (run,) in runs:
         rows = db.execute(
-            "SELECT metric, arm, value, ci_low, ci_high, interpretable FROM results WHERE run_id = ?", [run]
+            "SELECT (metric, attack), arm, value, ci_low, ci_high, interpretable FROM results WHERE run_id = ?", [run]
         ).fetchall()
         arms = sorted({row[1] for row in rows}, key=lambda arm: (arm != "none", arm))
         made = table(("metric", *arms), (), f"What leaked in {run}, with 95 % intervals, and may the number be read?")
         made.show_lines = True
-        cells = {(metric, arm): _cell(*rest) for metric, arm, *rest in rows}
-        for metric in sorted({row[0] for row in rows}):
-            made.add_row(metric, *(cells.get((metric, arm), Text("–")) for arm in arms))
+        cells = {(row[0], row[1]): _cell(*row[2:]) for row in rows}
+        for key in sorted({row[0] for row in rows}):
+            label = Text(harmless(key[0])).append(f"\n{harmless(key[1])} probes", "dim")
+            made.add_row(label, *(cells.get((key, arm), Text("–")) for arm in arms))
         console.print(made)
     if runs:
         console.print("Reasons and signatures: SELECT metric, arm, interpretable, reason, signature FROM results")
+        weak = db.execute(
+            "SELECT count(*) > 0 FROM results WHERE list_has_any($1, string_split(signature, '|'))",
+            [[f"model:{name}" for name in _WEAK_MODELS]],
+        ).fetchone()
+        if weak and weak[0]:
+            console.print(
+                "The embedded model is tiny: these numbers are instrument checks, not findings about any model."
+            )
 
 
 def _cell(value: float | None, low: float | None, high: float | None, readable: str) -> Text:
-    interval = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
-    cell = Text(f"{_number(value)}{interval}")
-    return cell if readable == "interpretable" else cell.append(f"\n{harmless(readable)}", _STYLES.get(readable, ""))
+    cell = Text(_number(value))
+    if readable != "interpretable":
+        cell.append(f" {harmless(readable)}", _STYLES.get(readable, ""))
+    return cell if low is None else cell.append(f"\n[{_number(low)}, {_number(high)}]", "dim")
 
 
 def _number(value: float | None) -> str:
