@@ -28,7 +28,7 @@ def score(db: duckdb.DuckDBPyConnection, run_id: str | None = None, metrics: Ite
 
     A run's old scores and results are replaced in one transaction.
 
-    :raises UsageError: ``run_id`` is not in the store.
+    :raises UsageError: ``run_id`` is not in the store, or the extra ``audit`` is not installed.
     """
     known = [run for (run,) in db.execute("SELECT DISTINCT run_id FROM probes ORDER BY run_id").fetchall()]
     if run_id is not None and run_id not in known:
@@ -41,8 +41,13 @@ def score(db: duckdb.DuckDBPyConnection, run_id: str | None = None, metrics: Ite
         try:
             written += _score_run(db, run, chosen)
             db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             db.execute("ROLLBACK")
+            if isinstance(error, ModuleNotFoundError):
+                raise UsageError(
+                    f"scoring needs the package {error.name!r}, which is not installed; "
+                    'install it with: pip install "ragtrace-audit[audit]"'
+                ) from error
             raise
     return written
 

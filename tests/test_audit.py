@@ -5,6 +5,7 @@ The model copies its prompt, so what leaks is known; expected shares are counted
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ragtrace.corpora.synthetic_email import SyntheticEmail
 from ragtrace.defenses import DPRetrieval, EntitySubstitution, RegexMask
 from ragtrace.errors import UsageError
 from ragtrace.inventory import inventory
+from ragtrace.metrics import _bleu
 from ragtrace.papers.dp_r import DPStub
 from ragtrace.record.setup import Tracing
 from ragtrace.score import score
@@ -129,6 +131,17 @@ def test_scores_are_one_a_probe_arm_and_metric_and_scoring_again_changes_nothing
 def test_an_unknown_run_is_named_with_those_there_are(store: Any) -> None:
     with pytest.raises(UsageError, match=r"no run 'x' in this database; it has: run-"):
         score(store, "x")
+
+
+def test_without_the_extra_the_fix_is_named_and_nothing_is_lost(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = store.execute("SELECT count(*) FROM results").fetchone()
+    _bleu._scorer.cache_clear()
+    _bleu.bleu.cache_clear()
+    for name in [n for n in sys.modules if n.partition(".")[0] == "sacrebleu"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=r"'sacrebleu.*pip install \"ragtrace-audit\[audit\]\""):
+        score(store)
+    assert store.execute("SELECT count(*) FROM results").fetchone() == before
 
 
 def test_a_failing_request_is_counted_and_the_audit_goes_on(tmp_path: Path) -> None:
