@@ -1,6 +1,7 @@
 """Spans to Parquet segments beside the database, each complete or absent.
 
-Runs in the batch processor's thread. pyarrow is imported there on first use, not with ``ragtrace``.
+Runs in the batch processor's thread. pyarrow is imported with this module, which ``ragtrace.setup`` loads at start-up:
+imported on first use, it would take the interpreter from the app's first requests for a third of a second.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -82,9 +85,6 @@ class SpoolExporter(SpanExporter):
         }
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         table = pa.Table.from_pylist(rows, schema=segment_schema())
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -113,8 +113,6 @@ class SpoolExporter(SpanExporter):
 
 def segment_schema() -> Any:
     """The Arrow schema of a segment, with its format in the metadata."""
-    import pyarrow as pa
-
     text, nanoseconds = pa.string(), pa.int64()
     columns = {
         "trace_id": text, "span_id": text, "parent_span_id": text, "name": text, "kind": text,
