@@ -16,7 +16,7 @@ from pipelines import BATCHES, PATHS, STREAMS, Echo, Hooked, Shelf, TextEcho, ca
 
 import ragtrace
 from ragtrace.errors import DefenseTypeError, UsageError
-from ragtrace.record.hooks import withheld
+from ragtrace.record.steps import withheld
 from ragtrace.types import HOOKS
 
 DO = {

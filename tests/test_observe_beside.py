@@ -63,3 +63,28 @@ with trace.get_tracer("app").start_as_current_span("handler"):
             "AND start_time >= (SELECT start_time FROM spans WHERE name = 'handler')"
         ).fetchall()
     assert traces == 1
+
+
+def test_a_query_defense_called_before_the_pipeline_counts_for_the_next_request_only(tmp_path: Path) -> None:
+    app = """
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
+import ragtrace
+
+ragtrace.setup("traces.duckdb", capture="full")
+
+@ragtrace.observe(hook="query", name="clean")
+def clean(query: str) -> str:
+    return query.strip()
+
+retriever = InMemoryVectorStore.from_texts(["one"], DeterministicFakeEmbedding(size=4)).as_retriever()
+retriever.invoke(clean(" q "))
+retriever.invoke(" q ")
+"""
+    run = subprocess.run([sys.executable, "-c", app], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    with ragtrace.open(tmp_path / "traces.duckdb") as db:
+        rows = db.execute(
+            "SELECT ran FROM coverage JOIN stages s USING (trace_id) WHERE stage = 'retrieval' ORDER BY s.start_time"
+        ).fetchall()
+    assert rows == [(True,), (False,)]

@@ -25,18 +25,22 @@ from ragtrace.record import attributes as a
 from ragtrace.record import describe, effects
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import SCOPE_KEY, STAGE_KEY, DefenseFailedError, Scope, close, conversation_id, inside
-from ragtrace.record.steps import Steps, recording, run_hook
+from ragtrace.record.scope import (
+    SCOPE_KEY,
+    STAGE_KEY,
+    DefenseFailedError,
+    Scope,
+    after_ahead,
+    close,
+    conversation_id,
+    inside,
+)
+from ragtrace.record.steps import Steps, recording, run_hook, withheld
 from ragtrace.types import HOOKS, Document, Hook, Message, Path, Stage
 
 T = TypeVar("T")
 _MAX_LOSSES = 50  # sentences a span
 _BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
-
-
-def withheld(name: str) -> str:
-    """What stands for a text that a failing defense with ``on_error="block"`` withheld."""
-    return f"[withheld by ragtrace: defense {name} failed]"
 
 
 class Recorder:
@@ -140,7 +144,7 @@ class Request(_Part):
     """The caller's outermost call, and the scope that goes with it."""
 
     def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
-        super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope))
+        super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope, after_ahead()))
         scope.span = self.span
         self.effects = scope.effects
         self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))

@@ -127,13 +127,15 @@ class _Run:
         """Outside any request: a span of its own, below the request whose answer the app has just been given."""
         told: dict[str, Any] = {a.FRAMEWORK: "none", a.EFFECTS: dumps([effect.to_json()])}
         tracer, context = trace.get_tracer(a.SCOPE), None
-        here, ended = trace.get_current_span().get_span_context(), scope.ended_with(self.before)
+        here = trace.get_current_span().get_span_context()
+        ended = None if self.hook == "query" else scope.ended_with(self.before)
         if ended is not None and (not here.is_valid or here.trace_id == ended.span.trace_id):
             tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
             if (truth := ended.truth) is not None:
                 told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
-        with tracer.start_as_current_span(f"defense {self.name}", context, attributes=told):
-            pass
+        with tracer.start_as_current_span(f"defense {self.name}", context, attributes=told) as span:
+            if self.hook == "query":
+                scope.go_ahead(span.get_span_context())
 
 
 class _Documents:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import context as otel
+from opentelemetry import trace
 from opentelemetry.context import Context
 
 from ragtrace import defense
@@ -103,6 +104,25 @@ def ended_with(text: object) -> Ended | None:
     kept = _ended.get()
     told = hash(text) if isinstance(text, str) else None
     return next((e for e in reversed(kept) if e.answer == told), kept[-1] if kept else None)
+
+
+_ahead: ContextVar[SpanContext | None] = ContextVar("ragtrace_ahead", default=None)
+
+
+def go_ahead(span: SpanContext) -> None:
+    """The app has called a defense on what it is about to ask: the next request made here belongs to its trace."""
+    _ahead.set(span)
+
+
+def after_ahead() -> Context | None:
+    """The context to start a request in: after what went ahead of it, once, unless a span of the app's is current."""
+    span = _ahead.get()
+    if span is None:
+        return None
+    _ahead.set(None)
+    if trace.get_current_span().get_span_context().is_valid:
+        return None
+    return trace.set_span_in_context(trace.NonRecordingSpan(span))
 
 
 def current() -> Scope | None:

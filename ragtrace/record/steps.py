@@ -153,3 +153,8 @@ def _check(defense: Defense, hook: Hook, value: Any) -> None:
         f"defense {defense.name!r}: on_{hook} returned {found}, expected {_EXPECTED[hook]}; "
         "return the changed value (or the one it was given)"
     )
+
+
+def withheld(name: str) -> str:
+    """What stands for a text that a failing defense with ``on_error="block"`` withheld."""
+    return f"[withheld by ragtrace: defense {name} failed]"
