@@ -67,6 +67,10 @@ class _Plain:
     def of(self, value: Any, where: str, depth: int) -> Any:
         self.left -= 1
         try:
+            if (kind := type(value)) is str:  # what metadata mostly holds: no search through abstract classes for it
+                return self.text(value)
+            if value is None or kind is bool or (kind is float and math.isfinite(value)):
+                return value
             return self.scalar(value, where) if not isinstance(value, _CONTAINERS) else self.inner(value, where, depth)
         except Exception:
             return self.lose(where, f"{type(value).__name__} cannot be read, left out")
