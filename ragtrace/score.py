@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import duckdb
 
 BASELINE = "none"
-_ACTS = ("active", "undeclared")
 
 
 def score(db: duckdb.DuckDBPyConnection, run_id: str | None = None, metrics: Iterable[Metric] | None = None) -> int:
@@ -84,8 +83,11 @@ class _Reading:
             [run],
         ).fetchone()
         self.manifest: dict[str, Any] = json.loads(row[0]) if row else {}
-        verdicts = db.execute("SELECT defense, hook, verdict FROM verdicts").fetchall()
-        self.acts = {(defense, hook) for defense, hook, verdict in verdicts if verdict in _ACTS}
+        # of this run and arm, not the verdict of the whole store: a bypass elsewhere undoes nothing that was done here
+        self.acts = db.execute(
+            "SELECT DISTINCT arm, defense, hook FROM effects WHERE run_id = ? AND status = 'changed' ORDER BY ALL",
+            [run],
+        ).fetchall()
         self.changed = {
             arm: (changed, n)
             for arm, changed, n in db.execute(
@@ -129,7 +131,7 @@ class _Reading:
             return "interpretable", f"the undefended baseline{said}"
         if shared := self._entangled(metric, result.arm):
             return "entangled", f"the scorer's lexicon holds what this defense writes ({', '.join(shared[:3])}…){said}"
-        hooks = [hook for defense, hook in sorted(self.acts) if defense in defenses]
+        hooks = [hook for arm, defense, hook in self.acts if arm == result.arm and defense in defenses]
         overlap = [hook for hook in hooks if hook in metric.moved_by]
         if overlap:
             acts = f"acts at {', '.join(overlap)}, which may move a metric of the {metric.channel} channel"

@@ -19,7 +19,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pipelines import lcel
 
 import ragtrace
-from ragtrace import audit
+from ragtrace import audit, defense
 from ragtrace.attacks.benign import BenignQueries
 from ragtrace.attacks.canary import CanaryAttack
 from ragtrace.attacks.s2mia import S2MIA
@@ -64,6 +64,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     probes = [p for a in (CanaryAttack(3), S2MIA(16), BenignQueries(2)) for p in a.probes(corpus, 3)]
     database = tmp_path_factory.mktemp("audit") / "traces.duckdb"
     tracing: Tracing = ragtrace.setup(database, capture="full")
+    ragtrace.declare("regex_mask", hooks=["response"])
+    chain.invoke("a request of the app itself, which forgets the mask")
+    defense._declared.pop("regex_mask")
     report = audit.run(chain.invoke, arms, probes, tracing=tracing, canaries=corpus.canaries, facts={"corpus": "c"})
     tracing.shutdown()
     assert report.failures == []
@@ -93,6 +96,8 @@ def test_every_canary_is_recovered_without_defense(store: Any) -> None:
 
 
 def test_a_response_mask_hides_addresses_and_not_persons(store: Any) -> None:
+    """Also where the store's verdict is `bypassed`, for a request that is not of this run."""
+    assert store.execute("SELECT verdict FROM verdicts WHERE defense = 'regex_mask'").fetchall() == [("bypassed",)]
     assert _result(store, "canary_recovery_email", "regex_mask", "canary")[:2] == (0.0, "interpretable")
     assert _result(store, "canary_recovery_person", "regex_mask", "canary")[:2] == (1.0, "interpretable")
 
