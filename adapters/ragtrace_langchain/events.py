@@ -7,8 +7,8 @@ from typing import Any
 
 from ragtrace.record.scope import inside
 from ragtrace.record.steps import adrive, drive, recording
+from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace_langchain.generating import Generating, Streamed, muted, sent
-from ragtrace_langchain.requests import astepwise, stepwise
 
 
 class Events:

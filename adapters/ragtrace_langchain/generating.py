@@ -14,9 +14,10 @@ from ragtrace.record import attributes as a
 from ragtrace.record.hooks import Generation, Recorder
 from ragtrace.record.scope import attached, current, inside
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
+from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace.types import Message
 from ragtrace_langchain import translate
-from ragtrace_langchain.requests import Requests, astepwise, stepwise
+from ragtrace_langchain.requests import Requests
 
 
 class Generating:

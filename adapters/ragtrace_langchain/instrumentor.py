@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
-import wrapt
 from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import base, branch, configurable, fallbacks, passthrough, retry, router
@@ -16,10 +16,10 @@ from ragtrace.defense import checked
 from ragtrace.record import attributes as a
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Recorder
-from ragtrace.record.steps import recording
+from ragtrace.record.wraps import Wrapper, Wraps
 from ragtrace_langchain.events import Events
 from ragtrace_langchain.generating import Generating
-from ragtrace_langchain.requests import Requests, Wrapper
+from ragtrace_langchain.requests import Requests
 from ragtrace_langchain.retrieving import Retrieving
 from ragtrace_langchain.texting import Texting
 
@@ -30,7 +30,6 @@ _RUNNABLES: tuple[type, ...] = (
     configurable.DynamicRunnable, retry.RunnableRetry, router.RouterRunnable, BaseLLM,
 )  # fmt: skip
 _ELSEWHERE = {"langchain_classic.chains.base": "Chain", "langgraph.pregel.main": "Pregel"}
-_OWN_WAY = {"langchain_classic.retrievers.ensemble": "EnsembleRetriever"}  # retrievers with an `invoke` of their own
 
 
 class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
@@ -52,70 +51,46 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             capture if isinstance(capture, Capture) else Capture(capture),
             checked(kwargs.get("defenses", ()), "instrument(defenses=…)"),
         )
-        self._wrapped: list[tuple[type, str, Any]] = []
-        self._on = [True]  # wraps that another instrumentor has wrapped again stay on the class, and stand aside
+        self._wraps = Wraps()
+        wrap = self._wraps.method
         requests = Requests(recorder)
-        retrieving = Retrieving(recorder, kwargs.get("oversample", 4), self._wrap)
+        retrieving = Retrieving(recorder, kwargs.get("oversample", 4), wrap)
         generating = Generating(recorder, requests)
         texting, events = Texting(generating), Events(generating)
         for kind in _RUNNABLES:
             self._wrap_ways(kind, requests)
         for module, name in _ELSEWHERE.items():
-            self._late(module, name, lambda kind: self._wrap_ways(kind, requests))
-        for module, name in _OWN_WAY.items():
-            self._late(module, name, lambda kind: self._wrap_retriever(kind, requests, retrieving))
-        self._wrap_retriever(BaseRetriever, requests, retrieving)
+            self._wraps.late(module, partial(self._wrap_ways_of, name, requests))
+        retriever = {
+            "invoke": _inside(requests.invoke, retrieving.invoke),
+            "ainvoke": _ainside(requests.ainvoke, retrieving.ainvoke),
+        }
+        self._wraps.family(BaseRetriever, retriever)
         for way in ("invoke", "ainvoke"):
-            self._wrap(BaseChatModel, way, getattr(requests, way))
+            wrap(BaseChatModel, way, getattr(requests, way))
         for model in (BaseChatModel, BaseLLM):
-            self._wrap(model, "stream", generating.stream)
-            self._wrap(model, "astream", generating.astream)
-        self._wrap(BaseChatModel, "_generate_with_cache", generating.chat)
-        self._wrap(BaseChatModel, "_agenerate_with_cache", generating.achat)
+            wrap(model, "stream", generating.stream)
+            wrap(model, "astream", generating.astream)
+        wrap(BaseChatModel, "_generate_with_cache", generating.chat)
+        wrap(BaseChatModel, "_agenerate_with_cache", generating.achat)
         if hasattr(BaseChatModel, "_iter_v2_events"):
-            self._wrap(BaseChatModel, "_iter_v2_events", events.sync)
-            self._wrap(BaseChatModel, "_aiter_v2_events", events.async_)
-        self._wrap(BaseLLM, "generate", texting.text)
-        self._wrap(BaseLLM, "agenerate", texting.atext)
-        self._wrap(BaseLLM, "_generate_helper", texting.helper)
-        self._wrap(BaseLLM, "_agenerate_helper", texting.ahelper)
+            wrap(BaseChatModel, "_iter_v2_events", events.sync)
+            wrap(BaseChatModel, "_aiter_v2_events", events.async_)
+        wrap(BaseLLM, "generate", texting.text)
+        wrap(BaseLLM, "agenerate", texting.atext)
+        wrap(BaseLLM, "_generate_helper", texting.helper)
+        wrap(BaseLLM, "_agenerate_helper", texting.ahelper)
 
     def _uninstrument(self, **kwargs: Any) -> None:
-        self._on[0] = False
-        for kind, name, wrapper in reversed(self._wrapped):
-            if vars(kind).get(name) is wrapper:
-                setattr(kind, name, wrapper.__wrapped__)
-        self._wrapped = []
+        self._wraps.remove()
 
     def _wrap_ways(self, kind: type, requests: Requests) -> None:
         for way in _WAYS:
             if way in vars(kind) and not (kind is BaseLLM and way in ("stream", "astream")):
-                self._wrap(kind, way, getattr(requests, way))
+                self._wraps.method(kind, way, getattr(requests, way))
 
-    def _wrap(self, kind: type, name: str, wrapper: Wrapper) -> None:
-        on = self._on
-
-        def guarded(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-            return wrapper(wrapped, instance, args, kwargs) if on[0] else wrapped(*args, **kwargs)
-
-        if getattr(vars(kind).get(name), "__isabstractmethod__", False):
-            return
-        self._wrapped.append((kind, name, wrapt.wrap_function_wrapper(kind, name, guarded)))
-
-    def _wrap_retriever(self, kind: type, requests: Requests, retrieving: Retrieving) -> None:
-        self._wrap(kind, "invoke", _inside(requests.invoke, retrieving.invoke))
-        self._wrap(kind, "ainvoke", _ainside(requests.ainvoke, retrieving.ainvoke))
-
-    def _late(self, module: str, name: str, wrap: Callable[[type], None]) -> None:
-        """Wraps a class of a package that may be imported later, or never."""
-        on = self._on
-
-        def hook(imported: Any) -> None:
-            if on[0] and on is self._on:
-                with recording:
-                    wrap(getattr(imported, name))
-
-        wrapt.register_post_import_hook(hook, module)
+    def _wrap_ways_of(self, name: str, requests: Requests, module: Any) -> None:
+        self._wrap_ways(getattr(module, name), requests)
 
 
 def _inside(request: Wrapper, stage: Wrapper) -> Wrapper:

@@ -6,7 +6,7 @@ step together; there the scope of each input travels in its config, as a callbac
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isasyncgen, isgenerator
 from typing import Any
@@ -18,9 +18,8 @@ from opentelemetry import context as otel
 from ragtrace.record.hooks import Recorder, Request
 from ragtrace.record.scope import SCOPE_KEY, attached, current
 from ragtrace.record.steps import internal_error
+from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace.types import Path
-
-Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class _Batch:
@@ -159,67 +158,3 @@ def _settled() -> bool:
 def _callbacks(args: Any, kwargs: Any) -> Any:
     config = args[1] if len(args) > 1 else kwargs.get("config")
     return config.get("callbacks") if isinstance(config, dict) else None
-
-
-def stepwise(opened: Callable[[], Any], iterator: Iterator[Any]) -> Iterator[Any]:
-    """Runs a stream step by step in the context of a part, which ends with the stream, however that ends.
-
-    Between two steps the consumer's own context is current, so nothing is detached in another context.
-    """
-    try:
-        part = opened()
-    except Exception:
-        internal_error()
-        yield from iterator
-        return
-    error: BaseException | None = None
-    try:
-        while True:
-            with attached(part.context):
-                try:
-                    item = next(iterator)
-                except StopIteration:
-                    return
-            yield item
-    except BaseException as raised:
-        error = raised
-        part.stop(raised)
-        raise
-    finally:
-        try:
-            with attached(part.context):
-                iterator.close()  # type: ignore[attr-defined]
-        finally:
-            part.end(error)
-            del error  # its traceback holds this frame
-
-
-async def astepwise(opened: Callable[[], Any], iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """:func:`stepwise` for async streams."""
-    try:
-        part = opened()
-    except Exception:
-        internal_error()
-        async for item in iterator:
-            yield item
-        return
-    error: BaseException | None = None
-    try:
-        while True:
-            with attached(part.context):
-                try:
-                    item = await anext(iterator)
-                except StopAsyncIteration:
-                    return
-            yield item
-    except BaseException as raised:
-        error = raised
-        part.stop(raised)
-        raise
-    finally:
-        try:
-            with attached(part.context):
-                await iterator.aclose()  # type: ignore[attr-defined]
-        finally:
-            part.end(error)
-            del error  # its traceback holds this frame

@@ -11,10 +11,10 @@ from weakref import WeakSet
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
 from ragtrace.record.hooks import Recorder, Retrieval
-from ragtrace.record.scope import current
+from ragtrace.record.scope import current, inside_of
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
+from ragtrace.record.wraps import Wrapper
 from ragtrace_langchain import translate
-from ragtrace_langchain.requests import Wrapper
 
 _pairs: ContextVar[list[Any] | None] = ContextVar("ragtrace_scores", default=None)
 _SYNC = (
@@ -98,11 +98,11 @@ class Retrieving:
         try:
             scope = current()
             query = args[0] if args else kwargs.get("input")
-            if scope is None or not isinstance(query, str):
+            if scope is None or not isinstance(query, str) or inside_of(instance):
                 return None
             with recording:
                 self._scores.hear(instance)
-            stage = Retrieval(self.recorder, scope, type(instance).__name__)
+            stage = Retrieval(self.recorder, scope, type(instance).__name__, instance)
             rest = {k: v for k, v in kwargs.items() if k != "input"}
             return _Call(stage, instance, query, rest, self.oversample)
         except Exception:

@@ -106,7 +106,7 @@ class _Call:
             self.stages = []
         if self.stages:
             alone = len(self.stages) == 1
-            within = self.stages[0].context if alone else otel.set_value(STAGE_KEY, "generation")
+            within = self.stages[0].context if alone else otel.set_value(STAGE_KEY, self.stages[0])
             self._left.enter_context(attached(within))
         self._token = _held.set([] if any(s.has("response") for s in self.stages) else None)
         return self

@@ -182,12 +182,12 @@ class _Stage(_Part):
 
     stage: Stage
 
-    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
+    def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
         super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope))
-        outer = inside()
-        self.nested = outer is not None
+        self.subject = subject
+        self.nested = inside() is not None
         self.defenses = () if self.nested else scope.switched_on()
-        self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, outer or self.stage))
+        self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, self))
         if self.recording:
             self.span.set_attribute(a.STAGE, self.stage)
             if self.nested:
@@ -244,8 +244,8 @@ class Retrieval(_Stage):
 
     stage: Stage = "retrieval"
 
-    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
-        super().__init__(recorder, scope, name)
+    def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
+        super().__init__(recorder, scope, name, subject)
         self.asked = ""
         self.found: list[Document] | None = None
 
@@ -308,8 +308,10 @@ class Generation(_Stage):
 
     stage: Stage = "generation"
 
-    def __init__(self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat") -> None:
-        super().__init__(recorder, scope, name)
+    def __init__(
+        self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat", subject: object = None
+    ) -> None:
+        super().__init__(recorder, scope, name, subject)
         self.asked = ""
         if self.recording:
             self.span.set_attribute(a.OPERATION, operation)

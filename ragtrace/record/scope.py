@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ragtrace.types import Document, Path, Probe
 
 SCOPE_KEY = otel.create_key("ragtrace-scope")
-STAGE_KEY = otel.create_key("ragtrace-stage")  # "retrieval", "generation" or "defense": what we are inside of
+STAGE_KEY = otel.create_key("ragtrace-stage")  # the stage or the defense that we are inside of
+IN_DEFENSE = object()
 _TRUTH_KEY = otel.create_key("ragtrace-truth")
 _CONVERSATION_KEY = otel.create_key("ragtrace-conversation")
 _MAX_DOCUMENTS = 200  # an agent may retrieve for hours; the prompt is compared with the latest
@@ -130,9 +131,14 @@ def current() -> Scope | None:
     return otel.get_value(SCOPE_KEY)  # type: ignore[return-value]
 
 
-def inside() -> str | None:
-    """The stage we are inside of (``retrieval``, ``generation``), or ``defense`` inside a defense's hook."""
-    return otel.get_value(STAGE_KEY)  # type: ignore[return-value]
+def inside() -> Any:
+    """The stage we are inside of (the innermost), :data:`IN_DEFENSE` inside a defense's hook, or ``None``."""
+    return otel.get_value(STAGE_KEY)
+
+
+def inside_of(subject: object) -> bool:
+    """Whether we are inside the stage of ``subject``: its methods call each other, and are one call of it."""
+    return getattr(otel.get_value(STAGE_KEY), "subject", None) is subject
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from opentelemetry import context as otel
 from ragtrace.defense import Defense
 from ragtrace.errors import DefenseTypeError
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import STAGE_KEY, DefenseFailedError, attached
+from ragtrace.record.scope import IN_DEFENSE, STAGE_KEY, DefenseFailedError, attached
 from ragtrace.types import Document, Hook, Message
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ async def adrive(steps: Steps[T], fallback: T) -> T:
 
 def in_defense() -> AbstractContextManager[None]:
     """Where a defense's hook runs: the pipeline's own parts, called from here, meet no defense."""
-    return attached(otel.set_value(STAGE_KEY, "defense"))
+    return attached(otel.set_value(STAGE_KEY, IN_DEFENSE))
 
 
 def internal_error() -> None:
