@@ -94,6 +94,7 @@ class _Part:
         if self.ended:
             return
         self.ended = True
+        self.context = self.outer  # a stage's own context holds the stage
         if self.recording:
             with recording:
                 self._finish()
