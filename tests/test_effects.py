@@ -47,7 +47,13 @@ def test_documents(before: list[Seen], after: list[Seen], flags: str) -> None:
 
 
 documents = st.lists(
-    st.builds(Seen, st.sampled_from("abc"), st.sampled_from(["", "x", "yy"]), st.sampled_from([None, 0.5, NAN])),
+    st.builds(
+        Seen,
+        st.sampled_from("abc"),
+        st.sampled_from(["", "x", "yy"]),
+        st.sampled_from([None, 0.5, NAN]),
+        st.sampled_from([{}, {"author": "Ann"}, {"author": "Bo"}]),
+    ),
     max_size=4,
 )
 
@@ -71,6 +77,7 @@ def reference(before: list[Seen], after: list[Seen]) -> dict[str, bool]:
         "scores": any(repr(x.score) != repr(y.score) for x, y in both),
         "text": any(x.content != y.content for x, y in both)
         or any(all(d.content != b.content for b in before) for d in added),
+        "metadata": any(x.metadata != y.metadata for x, y in both),
     }
 
 

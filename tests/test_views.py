@@ -180,6 +180,10 @@ def test_effects_and_coverage_of_a_chain(chains: Bench) -> None:
         "path": "invoke",
         "arm": None,
         "buffered": False,
+        "metadata_changed": False,
+        "late": False,
+        "part": False,
+        "crossings": None,
         "error": None,
         "run_id": None,
         "probe_id": None,
@@ -309,5 +313,5 @@ def test_a_bypass_is_a_crossing_without_the_declared_defense(chains: Bench, monk
     assert (found["elsewhere"]["verdict"], found["elsewhere"]["runtime_status"]) == ("bypassed", "bypassed")
     assert (found["house-mask"]["verdict"], found["house-mask"]["runtime_status"]) == ("bypassed", "changed")
     assert found["house-mask"]["evidence"] == (
-        "changed something in 1 of 1 runs; its hook was crossed without it in 2 of 3 requests (path invoke, stream)"
+        "changed something in 1 of 1 runs; its hook was crossed without it in 2 of 3 crossings (path invoke, stream)"
     )

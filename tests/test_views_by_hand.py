@@ -219,7 +219,7 @@ def test_verdicts_of_what_did_not_run(bench: Bench) -> None:
     assert (
         found[("m", "content")]["evidence"] == "its hook was never crossed here; source says active: because (app.py:7)"
     )
-    assert found[("m", "response")]["evidence"] == "its hook was crossed without it in 1 of 1 requests (path invoke)"
+    assert found[("m", "response")]["evidence"] == "its hook was crossed without it in 1 of 1 crossings (path invoke)"
 
 
 def test_a_defense_that_acts_where_it_does_not_say_is_undeclared(bench: Bench) -> None:

@@ -8,7 +8,6 @@ defenses that are switched on, compares before and after, and writes the effect.
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,169 +15,25 @@ from typing import Any, TypeVar
 
 from opentelemetry import context as otel
 from opentelemetry import trace
-from opentelemetry.context import Context
-from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace import SpanKind
 
-from ragtrace import defense as declarations
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
 from ragtrace.record import describe, effects
-from ragtrace.record.capture import Capture, dumps, well_formed
+from ragtrace.record.capture import dumps
+from ragtrace.record.crossings import Crossing, met_ahead
 from ragtrace.record.effects import Effect
-from ragtrace.record.scope import (
-    SCOPE_KEY,
-    STAGE_KEY,
-    DefenseFailedError,
-    Scope,
-    after_ahead,
-    close,
-    conversation_id,
-    inside,
-)
+from ragtrace.record.scope import STAGE_KEY, DefenseFailedError, Scope, inside
+from ragtrace.record.spans import Part, Recorder, Request
 from ragtrace.record.steps import Steps, recording, run_hook, withheld
-from ragtrace.types import HOOKS, Document, Hook, Message, Path, Stage
+from ragtrace.types import Document, Hook, Message, Stage
+
+__all__ = ["Generation", "Recorder", "Request", "Retrieval"]
 
 T = TypeVar("T")
-_MAX_LOSSES = 50  # sentences a span
-_BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
 
 
-class Recorder:
-    """Makes the scopes and stages of one instrumented framework."""
-
-    def __init__(self, tracer: Tracer, framework: str, capture: Capture, defenses: tuple[Defense, ...] = ()) -> None:
-        self.tracer = tracer
-        self.framework = framework
-        self.capture = capture
-        self.defenses = defenses
-
-    def scope(self, path: Path) -> Scope:
-        """The state of a request made here and now: with the defenses and the probe of the caller."""
-        return Scope(path, self.defenses)
-
-    def request(self, path: Path, name: str) -> Request:
-        """The root span of the caller's outermost call."""
-        return Request(self, self.scope(path), name)
-
-    def start(
-        self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
-    ) -> Span:
-        """A span with the attributes that every span of ours has. Never raises: without a span, defenses still act."""
-        if not otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
-            with recording:
-                told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
-                if (truth := scope.truth) is not None:
-                    told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
-                if (conversation := conversation_id()) is not None:
-                    told[a.CONVERSATION] = conversation
-                return self.tracer.start_span(name, parent, kind=kind, attributes=told, start_time=start_time)
-        return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
-
-
-class _Part:
-    """A span that is entered and left once. ``context`` is what the framework's code runs in."""
-
-    def __init__(self, recorder: Recorder, scope: Scope, span: Span) -> None:
-        self.recorder = recorder
-        self.scope = scope
-        self.span = span
-        self.recording = span.is_recording()
-        self.effects: list[Effect] = []
-        self.losses: list[str] = []
-        self.ended = False
-        self.outer = otel.get_current()
-        self.context = self.outer
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Ends the span, once. Never raises."""
-        if self.ended:
-            return
-        self.ended = True
-        self.context = self.outer  # a stage's own context holds the stage
-        if self.recording:
-            with recording:
-                self._finish()
-            with recording:
-                if self.effects:
-                    self.span.set_attribute(a.EFFECTS, dumps([e.to_json() for e in self.effects]))
-                if self.losses:
-                    self.span.set_attribute(a.LOSSES, dumps(self._losses()))
-            if error is not None:
-                with recording:
-                    self._fail(error)
-        with recording:
-            self.span.end()
-
-    def _finish(self) -> None:
-        """What a subclass writes at its end."""
-
-    def _losses(self) -> list[str]:
-        more = len(self.losses) - _MAX_LOSSES
-        return self.losses if more <= 0 else [*self.losses[:_MAX_LOSSES], f"and {more} more"]
-
-    def _fail(self, error: BaseException) -> None:
-        if any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__):
-            self.span.set_attribute(a.CANCELLED, True)
-            return
-        kind = type(error).__qualname__
-        self.span.set_attribute(a.ERROR_TYPE, kind)
-        self.span.set_status(Status(StatusCode.ERROR, kind))
-        if self.recorder.capture.mode == "full":
-            told = {
-                "exception.type": f"{type(error).__module__}.{kind}",
-                "exception.message": well_formed(str(error)),
-                "exception.stacktrace": well_formed("".join(traceback.format_exception(error))),
-            }
-            self.span.add_event("exception", told)
-            self.span.set_status(Status(StatusCode.ERROR, f"{kind}: {told['exception.message']}"))
-
-    def __enter__(self) -> Any:
-        self._token = otel.attach(self.context)
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        otel.detach(self._token)
-        self.end(error)
-
-
-class Request(_Part):
-    """The caller's outermost call, and the scope that goes with it."""
-
-    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
-        super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope, after_ahead()))
-        scope.span = self.span
-        self.effects = scope.effects
-        self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
-        if self.recording:
-            with recording:
-                self._describe()
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Ends the request."""
-        if error is not None:
-            self.stop(error)
-        if self.recording and not self.ended:
-            close(self.scope, self.recorder.tracer)
-        super().end(error)
-
-    def stop(self, error: BaseException) -> None:
-        """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end."""
-        for part in reversed(self.scope.streaming):
-            part.end(GeneratorExit())
-
-    def _describe(self) -> None:
-        claims = declarations.declared()
-        for active in self.scope.defenses:
-            hooks = {*claims.get(active.name, ()), *active.hooks}
-            claims[active.name] = tuple(h for h in HOOKS if h in hooks)
-        if claims:
-            self.span.set_attribute(a.DECLARED, dumps(claims))
-        if (truth := self.scope.truth) is not None:
-            probe = {name: value for name, value in vars(truth.probe).items() if value is not None}
-            self.span.set_attribute(a.PROBE, dumps(probe))
-
-
-class _Stage(_Part):
+class _Stage(Part):
     """A stage: its span, and the defenses that cross it."""
 
     stage: Stage
@@ -186,7 +41,11 @@ class _Stage(_Part):
     def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
         super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope))
         self.subject = subject
-        self.nested = inside() is not None
+        outer = inside()
+        self.nested = outer is not None
+        self.crossing: Crossing | None = getattr(outer, "crossing", None)
+        if not self.nested and self.recording:
+            self.crossing = scope.crosses(self.stage, self.span)
         self.defenses = () if self.nested else scope.switched_on()
         self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, self))
         if self.recording:
@@ -248,7 +107,7 @@ class Retrieval(_Stage):
     def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
         super().__init__(recorder, scope, name, subject)
         self.asked = ""
-        self.found: list[Document] | None = None
+        self.before: list[Document] | None = None  # the documents that the first part inside was given
 
     def query(self, query: str) -> Steps[str]:
         """Runs the ``query`` hook; returns the query to retrieve with."""
@@ -256,6 +115,8 @@ class Retrieval(_Stage):
         if not self.nested and self.scope.query is None:
             self.scope.query = query
         self._text(a.RETRIEVAL_QUERY, query)
+        if self.crossing is not None and not self.nested:
+            met_ahead(self.scope.effects, "query", self.crossing.span_id, query)
         sent = yield from self.cross(
             "query", query, lambda d, q: d.on_query(q), str, effects.text_effect, lambda before, _: before, lambda _: ""
         )
@@ -266,17 +127,22 @@ class Retrieval(_Stage):
     def documents(self, documents: list[Document], k: int | None = None) -> Steps[list[Document]]:
         """Runs the ``retrieval`` and ``content`` hooks; returns the documents for the app, at most ``k``."""
         acting = self.has("retrieval") or self.has("content")
-        before = effects.seen(documents) if acting else []
-        self._write(a.RETRIEVAL_DOCUMENTS, describe.retrieved, documents)
+        raw = documents if self.before is None else self.before
+        changing = acting or raw is not documents
+        before = effects.seen(raw) if changing else []
+        self._write(a.RETRIEVAL_DOCUMENTS, describe.retrieved, raw)
         if acting:
             if k is not None:
                 self.span.set_attribute(a.POOL, len(documents))
             documents = yield from self._cross("retrieval", documents, lambda d, v: d.on_retrieval(self.asked, v), k)
             documents = yield from self._cross("content", documents, lambda d, v: d.on_content(self.asked, v), None)
+        if changing:
             self._write(a.AFTER_DEFENSE, describe.after_defense, before, documents)
         if not self.nested:
             self.scope.remember(documents)
             self.scope.retrieved_at = time.time_ns()
+            if self.crossing is not None:
+                self.crossing.documents = documents
         return documents
 
     def _write(self, attribute: str, rows: Callable[..., list[dict[str, Any]]], *documents: Any) -> None:
@@ -326,6 +192,9 @@ class Generation(_Stage):
         if (query := self.scope.query) is None:
             query = next((m.content for m in reversed(given) if m.role == "user"), "")
         self.asked = query
+        if self.crossing is not None and not self.nested:
+            said = "\n\n".join(m.content for m in given)
+            met_ahead(self.scope.effects, "prompt", self.crossing.span_id, said)
         messages = yield from self.cross(
             "prompt",
             messages,
@@ -378,6 +247,8 @@ class Generation(_Stage):
             return
         if texts and not self.nested:
             self.scope.answer = texts[0]
+            if self.crossing is not None:
+                self.crossing.answer = texts[0]
         rows = describe.messages([Message("assistant", text) for text in texts], self.recorder.capture)
         if finish_reason is not None:
             rows = [row | {"finish_reason": finish_reason} for row in rows]

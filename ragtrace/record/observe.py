@@ -7,16 +7,15 @@ import inspect
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
-from uuid import UUID
 
 from opentelemetry import trace
 
 from ragtrace import defense
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
-from ragtrace.record import effects, scope
-from ragtrace.record.capture import digest, dumps
-from ragtrace.record.effects import Effect, Seen
+from ragtrace.record import effects, pictures, scope
+from ragtrace.record.capture import dumps
+from ragtrace.record.effects import Effect
 from ragtrace.record.steps import internal_error, recording
 from ragtrace.types import Hook
 
@@ -52,7 +51,7 @@ def observe(*, hook: Hook, name: str | None = None, arg: str | None = None) -> C
             try:
                 given = signature.bind(*args, **kwargs).arguments
                 values = [given.get(arg)] if arg is not None else [v for k, v in given.items() if k not in selves]
-                return next((seen for v in values if (seen := _picture(hook, v)) is not None), None)
+                return next((seen for v in values if (seen := pictures.picture(hook, v)) is not None), None)
             except Exception:
                 internal_error()
                 return None
@@ -95,9 +94,11 @@ class _Run:
 
     def done(self, result: Any) -> Any:
         with recording:
-            after = _picture(self.hook, result, self.before)
+            after = pictures.picture(self.hook, result, self.before)
             if self.before is not None and after is not None:
                 self._record(self._compare(self.before, after))
+                if isinstance(after, pictures.Documents) and (request := scope.current()) is not None:
+                    request.replace(self.before.documents, after.documents)
         return result
 
     def failed(self, error: Exception) -> None:
@@ -110,88 +111,38 @@ class _Run:
 
     def _compare(self, before: Any, after: Any) -> Effect:
         if isinstance(before, str) or isinstance(after, str):
-            return effects.text_effect(self.name, self.hook, _joined(before), _joined(after))
-        if self.hook == "prompt":
-            return effects.messages_effect(self.name, self.hook, before, after)
-        return effects.documents_effect(self.name, self.hook, before.seen, after.seen)
+            effect = effects.text_effect(self.name, self.hook, pictures.joined(before), pictures.joined(after))
+        elif self.hook == "prompt":
+            effect = effects.messages_effect(self.name, self.hook, before, after)
+        else:
+            seen = (effects.seen(side.documents) for side in (before, after))
+            return effects.documents_effect(self.name, self.hook, *seen)
+        effect.given, effect.said = pictures.joined(before), pictures.joined(after)
+        return effect
 
     def _record(self, effect: Effect) -> None:
         effect.duration_us = (time.perf_counter_ns() - self.started) // 1_000
         request = scope.current()
         if isinstance(request, scope.Scope):
-            request.effects.append(effect)
-            return
-        self._beside(effect)
-
-    def _beside(self, effect: Effect) -> None:
-        """Outside any request: a span of its own, below the request whose answer the app has just been given."""
-        told: dict[str, Any] = {a.FRAMEWORK: "none", a.EFFECTS: dumps([effect.to_json()])}
-        tracer, context = trace.get_tracer(a.SCOPE), None
-        here = trace.get_current_span().get_span_context()
-        ended = None if self.hook == "query" else scope.ended_with(self.before)
-        if ended is not None and (not here.is_valid or here.trace_id == ended.span.trace_id):
-            tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
-            if (truth := ended.truth) is not None:
-                told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
-        with tracer.start_as_current_span(f"defense {self.name}", context, attributes=told) as span:
-            if self.hook == "query":
-                scope.go_ahead(span.get_span_context())
+            request.met(effect, self.before)
+            request.keep(effect)
+        else:
+            beside(effect, self.before)
 
 
-class _Documents:
-    """A picture of documents: what they were, and which objects."""
-
-    __slots__ = ("objects", "seen")
-
-    def __init__(self, values: Sequence[Any], before: _Documents | None) -> None:
-        self.objects = list(values)  # held, so that no other object gets their identity
-        self.seen = [self._seen(place, value, before) for place, value in enumerate(self.objects)]
-
-    def _seen(self, place: int, value: Any, before: _Documents | None) -> Seen:
-        content = _text(value) or ""
-        metadata = getattr(value, "metadata", None)
-        score = getattr(value, "score", None)
-        if score is None and isinstance(metadata, dict):
-            score = metadata.get("score", metadata.get("relevance_score"))
-        own = getattr(value, "id", None) or getattr(value, "node_id", None)
-        id = str(own) if isinstance(own, str | int | UUID) else self._same(place, value, digest(content), before)
-        return Seen(id, content, score if isinstance(score, int | float) else None)
-
-    def _same(self, place: int, value: Any, digest: str, before: _Documents | None) -> str:
-        """Which document this is, where it has no id: the same object, the same text, or else the one in its place."""
-        if before is None or digest in (was := [s.id for s in before.seen]):
-            return digest
-        twin = next(
-            (i for i, other in enumerate(before.objects) if other is value and not isinstance(value, str)), None
-        )
-        if twin is None and len(self.objects) == len(was):
-            twin = place
-        return digest if twin is None else was[twin]
-
-
-def _picture(hook: Hook, value: Any, before: Any = None) -> Any:
-    """A comparable picture of a hook's value, or ``None`` if it is not one."""
-    if hook in ("retrieval", "content"):
-        if isinstance(value, list | tuple) and all(_text(v) is not None for v in value):
-            return _Documents(value, before if isinstance(before, _Documents) else None)
-        return None
-    if hook == "prompt" and not isinstance(value, str):
-        items = value.to_messages() if hasattr(value, "to_messages") else value
-        if isinstance(items, list | tuple) and all(_text(v) is not None for v in items):
-            return [(str(getattr(v, "type", None) or getattr(v, "role", "")), _text(v) or "") for v in items]
-        return None
-    return _text(value)
-
-
-def _joined(picture: Any) -> str:
-    return picture if isinstance(picture, str) else "\n\n".join(text for _, text in picture)
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    for name in ("page_content", "text", "content"):
-        found = getattr(value, name, None)
-        if isinstance(found, str):
-            return found
-    return None
+def beside(effect: Effect, before: Any) -> None:
+    """Outside any request: a span of its own, below the request whose answer the app has just been given."""
+    tracer, context = trace.get_tracer(a.SCOPE), None
+    told: dict[str, Any] = {a.FRAMEWORK: "none"}
+    here = trace.get_current_span().get_span_context()
+    ended = None if effect.hook == "query" else scope.ended_with(before)
+    if ended is not None and (not here.is_valid or here.trace_id == ended.span.trace_id):
+        tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
+        stage = "generation" if effect.hook in ("prompt", "response") else "retrieval"
+        effect.spans = [span for kind, span in ended.crossings if kind == stage]
+        if (truth := ended.truth) is not None:
+            told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+    told[a.EFFECTS] = dumps([effect.to_json()])
+    with tracer.start_as_current_span(f"defense {effect.defense}", context, attributes=told) as span:
+        if effect.hook == "query":
+            scope.go_ahead(span.get_span_context())

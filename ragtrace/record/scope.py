@@ -17,6 +17,7 @@ from opentelemetry.context import Context
 
 from ragtrace import defense
 from ragtrace.errors import RagtraceError
+from ragtrace.record.crossings import MOST, Crossing, met_behind
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, Tracer
@@ -54,7 +55,8 @@ class Scope:
     """One request. Attributes are written by the join points only."""
 
     __slots__ = (
-        "answer", "defenses", "documents", "effects", "path", "query", "retrieved_at", "span", "streaming", "truth"
+        "answer", "crossings", "defenses", "documents", "effects", "left", "path", "query", "retrieved_at", "span",
+        "streaming", "truth",
     )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...]) -> None:
@@ -67,6 +69,8 @@ class Scope:
         self.documents: list[Document] = []
         self.retrieved_at = 0
         self.effects: list[Effect] = []
+        self.crossings: list[Crossing] = []
+        self.left: dict[str, list[str]] = {}  # what a stream has given to the app, by message, in pieces or whole
         self.streaming: list[Any] = []  # stages that end when their stream does, or else with the request
 
     def switched_on(self) -> tuple[Defense, ...]:
@@ -80,6 +84,33 @@ class Scope:
         """Keeps what was retrieved, for the context stage and for response defenses."""
         self.documents = (self.documents + documents)[-_MAX_DOCUMENTS:]
 
+    def replace(self, before: list[Document], after: list[Document]) -> None:
+        """Keeps what an observed defense left of documents that were retrieved."""
+        gone = {(d.id, d.content) for d in before}
+        self.documents = [d for d in self.documents if (d.id, d.content) not in gone]
+        self.remember(after)
+
+    def crosses(self, stage: str, span: Span) -> Crossing:
+        """A stage that begins: what observed defenses are shown before or after it is compared with it."""
+        crossing = Crossing(stage, trace.format_span_id(span.get_span_context().span_id))
+        if len(self.crossings) < MOST:
+            self.crossings.append(crossing)
+        return crossing
+
+    def has_left(self, text: str | None) -> bool:
+        """Whether ``text`` has been given to the app, on a stream."""
+        return text is not None and text != "" and any(text in "".join(pieces) for pieces in self.left.values())
+
+    def met(self, effect: Effect, before: Any) -> None:
+        """Finds which crossings an observed defense met."""
+        if effect.hook not in ("query", "prompt"):
+            effect.spans = met_behind(self.crossings, effect.hook or "content", before)
+
+    def keep(self, effect: Effect) -> None:
+        """Keeps the effect of an observed defense that has no span of its own."""
+        if len(self.effects) < MOST:
+            self.effects.append(effect)
+
 
 class Ended(NamedTuple):
     """What is kept of a request after its end, for defenses that the app calls on its answer."""
@@ -88,6 +119,7 @@ class Ended(NamedTuple):
     tracer: Tracer
     truth: Truth | None
     answer: int
+    crossings: tuple[tuple[str, str], ...]  # stage and span id
 
 
 _ended: ContextVar[tuple[Ended, ...]] = ContextVar("ragtrace_ended", default=())
@@ -96,7 +128,8 @@ _KEPT = 64  # as many answers of one batch can be told apart
 
 def close(scope: Scope, tracer: Tracer) -> None:
     """Keeps a request that ends here, in the caller's context."""
-    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer))
+    crossings = tuple((c.stage, c.span_id) for c in scope.crossings[-_KEPT:])
+    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer), crossings)
     _ended.set((*_ended.get()[1 - _KEPT :], ended))
 
 

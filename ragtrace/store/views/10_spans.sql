@@ -20,7 +20,7 @@ SELECT trace_id, span_id, stage, framework, path,
     make_timestamp(start_ns // 1000) AS start_time, (end_ns - start_ns) / 1e6 AS duration_ms, status,
     nested, attributes->>'error.type' AS error_type,
     attributes->>'ragtrace.query.after_defense' AS query_after_defense
-FROM own_spans WHERE stage IS NOT NULL;
+FROM own_spans WHERE stage IN ('retrieval', 'context', 'generation');
 
 -- The roots of requests: the caller's outermost calls.
 CREATE OR REPLACE VIEW roots AS

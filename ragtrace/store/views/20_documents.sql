@@ -8,7 +8,7 @@ WITH lists AS NOT MATERIALIZED (
             '[{"id":"VARCHAR","score":"DOUBLE","hash":"VARCHAR","chars":"BIGINT","content":"VARCHAR","metadata":"JSON"}]')) AS found,
         try(from_json(attributes->>'ragtrace.documents.after_defense',
             '[{"id":"VARCHAR","score":"DOUBLE","hash":"VARCHAR","chars":"BIGINT","content":"VARCHAR","of":"BIGINT"}]')) AS kept
-    FROM own_spans WHERE stage = 'retrieval'
+    FROM own_spans WHERE stage IN ('retrieval', 'defense')
 ), retrieved AS NOT MATERIALIZED (
     SELECT trace_id, span_id, run_id, arm, unnest(found) AS doc, generate_subscripts(found, 1) AS rank FROM lists
 ), defended AS NOT MATERIALIZED (
@@ -35,8 +35,9 @@ SELECT trace_id, span_id, 'retrieval' AS stage, 'retrieved' AS phase, rank, doc.
     doc.metadata AS metadata, run_id, arm
 FROM retrieved
 UNION ALL
-SELECT trace_id, span_id, 'retrieval', 'after_defense', rank, id, score, content, hash, chars, NULL, NULL, run_id, arm
-FROM defended
+SELECT d.trace_id, d.span_id, 'retrieval', 'after_defense', d.rank, d.id, d.score, coalesce(d.content, t.content),
+    d.hash, d.chars, NULL, NULL, d.run_id, d.arm
+FROM defended d LEFT JOIN texts t ON d.content IS NULL AND t.trace_id = d.trace_id AND t.hash = d.hash
 UNION ALL
 SELECT p.trace_id, p.span_id, 'context', 'in_prompt', p.rank, p.doc.id, t.score, coalesce(p.doc.content, t.content),
     p.doc.hash, p.doc.run, p.doc.whole, NULL, p.run_id, p.arm

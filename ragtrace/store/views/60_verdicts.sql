@@ -2,7 +2,7 @@
 CREATE OR REPLACE VIEW verdicts AS
 WITH ran AS (
     SELECT defense, hook, count(*) AS runs, count(*) FILTER (status = 'changed') AS changed,
-        count(*) FILTER (status = 'error') AS errors, string_agg(DISTINCT error, ', ' ORDER BY error) AS error
+        count(*) FILTER (status = 'error') AS errors, count(*) FILTER (late) AS late, string_agg(DISTINCT error, ', ' ORDER BY error) AS error
     FROM effects GROUP BY defense, hook
 ), covered AS (
     SELECT defense, hook, count(*) AS crossings, count(*) FILTER (NOT ran) AS missed,
@@ -17,7 +17,7 @@ WITH ran AS (
     UNION SELECT defense, hook FROM claimed UNION SELECT defense, hook FROM source
 ), joined AS (
     SELECT p.defense, p.hook, s.status AS source_status, s.reason, s.file, s.line,
-        coalesce(r.runs, 0) AS runs, coalesce(r.changed, 0) AS changed, coalesce(r.errors, 0) AS errors, r.error,
+        coalesce(r.runs, 0) AS runs, coalesce(r.changed, 0) AS changed, coalesce(r.errors, 0) AS errors, coalesce(r.late, 0) AS late, r.error,
         coalesce(c.crossings, 0) AS crossings, coalesce(c.missed, 0) AS missed, c.missed_paths,
         (m.defense IS NOT NULL OR s.defense IS NOT NULL) AS declared,
         p.defense IN (SELECT defense FROM claimed) OR p.defense IN (SELECT defense FROM source) AS known
@@ -39,7 +39,8 @@ SELECT defense, hook, source_status,
     concat_ws('; ',
         CASE WHEN runs > 0 THEN format('changed something in {} of {} runs', changed, runs) END,
         CASE WHEN errors > 0 THEN format('failed in {} ({})', errors, coalesce(error, 'no error name kept')) END,
-        CASE WHEN missed > 0 THEN format('its hook was crossed without it in {} of {} requests (path {})', missed, crossings, missed_paths) END,
+        CASE WHEN missed > 0 THEN format('its hook was crossed without it in {} of {} crossings (path {})', missed, crossings, missed_paths) END,
+        CASE WHEN late > 0 THEN format('in {} of its runs the text had left on the stream before it ran', late) END,
         CASE WHEN runs = 0 AND missed = 0 THEN 'its hook was never crossed here' END,
         CASE WHEN source_status IS NOT NULL THEN concat('source says ', source_status, ': ' || reason, ' (' || file || coalesce(':' || line, '') || ')') END,
         CASE WHEN source_status IS NULL AND runs > 0 AND changed = 0 AND errors = 0

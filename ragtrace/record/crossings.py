@@ -1,0 +1,57 @@
+"""Which crossings an observed defense met: the stages of its request whose query, documents or answer it was given.
+
+A defense of ours runs inside the stage that it acts on. One that the app or the framework brings runs before or
+after it, so what it saw is compared with what crossed: an answer that it never saw was not protected by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ragtrace.record.pictures import Documents
+
+if TYPE_CHECKING:
+    from ragtrace.record.effects import Effect
+    from ragtrace.types import Document, Hook
+
+MOST = 1_000  # crossings kept of one request; an agent may go on for hours
+
+
+class Crossing:
+    """One stage of a request, as far as an observed defense can have met it. ``None`` means: not known yet."""
+
+    __slots__ = ("answer", "documents", "span_id", "stage")
+
+    def __init__(self, stage: str, span_id: str) -> None:
+        self.stage = stage
+        self.span_id = span_id
+        self.answer: str | None = None
+        self.documents: list[Document] | None = None
+
+
+def met_behind(crossings: Iterable[Crossing], hook: Hook, before: object) -> list[str]:
+    """The crossings whose documents or answer were given to a defense that ran after them: their span ids."""
+    if isinstance(before, Documents):
+        kept = [c for c in crossings if c.stage == "retrieval"]
+        met = [c for c in kept if c.documents is None or _share(c.documents, before.documents)]
+    else:
+        kept = [c for c in crossings if c.stage == "generation"]
+        given = before if isinstance(before, str) else ""
+        met = [c for c in kept if c.answer is None or c.answer in given or (given and given in c.answer)]
+        if not any(c.answer is None or c.answer for c in met):  # an empty answer is in any text
+            met += kept[-1:]
+    return [c.span_id for c in met or kept[-1:]]
+
+
+def met_ahead(effects: Iterable[Effect], hook: Hook, span_id: str, text: str) -> None:
+    """Notes that ``text`` now crosses ``hook``: in the effects that made it, or else in those that met nothing yet."""
+    ran = [e for e in effects if e.hook == hook and e.said is not None]
+    made = [e for e in ran if e.said in text or (text and text in e.said)]  # type: ignore[operator]
+    for effect in made or [e for e in ran if not e.spans]:
+        effect.spans.append(span_id)
+
+
+def _share(crossed: list[Document], given: list[Document]) -> bool:
+    ids, texts = {d.id for d in given}, [d.content for d in given]
+    return any(d.id in ids or any(d.content in t for t in texts) for d in crossed)

@@ -1,0 +1,183 @@
+"""Spans: who makes them, what all of them carry, and the request at their root."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, TypeVar
+
+from opentelemetry import context as otel
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode, Tracer
+
+from ragtrace import defense as declarations
+from ragtrace.defense import Defense
+from ragtrace.record import attributes as a
+from ragtrace.record.capture import Capture, dumps, well_formed
+from ragtrace.record.effects import Effect
+from ragtrace.record.scope import (
+    SCOPE_KEY,
+    Scope,
+    after_ahead,
+    close,
+    conversation_id,
+)
+from ragtrace.record.steps import recording
+from ragtrace.types import HOOKS, Path
+
+T = TypeVar("T")
+_MAX_LOSSES = 50  # sentences a span
+_BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
+
+
+class Recorder:
+    """Makes the scopes and stages of one instrumented framework."""
+
+    def __init__(self, tracer: Tracer, framework: str, capture: Capture, defenses: tuple[Defense, ...] = ()) -> None:
+        self.tracer = tracer
+        self.framework = framework
+        self.capture = capture
+        self.defenses = defenses
+
+    def scope(self, path: Path) -> Scope:
+        """The state of a request made here and now: with the defenses and the probe of the caller."""
+        return Scope(path, self.defenses)
+
+    def request(self, path: Path, name: str) -> Request:
+        """The root span of the caller's outermost call."""
+        return Request(self, self.scope(path), name)
+
+    def start(
+        self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
+    ) -> Span:
+        """A span with the attributes that every span of ours has. Never raises: without a span, defenses still act."""
+        if not otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
+            with recording:
+                told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+                if (truth := scope.truth) is not None:
+                    told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+                if (conversation := conversation_id()) is not None:
+                    told[a.CONVERSATION] = conversation
+                return self.tracer.start_span(name, parent, kind=kind, attributes=told, start_time=start_time)
+        return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
+
+
+class Part:
+    """A span that is entered and left once. ``context`` is what the framework's code runs in."""
+
+    def __init__(self, recorder: Recorder, scope: Scope, span: Span) -> None:
+        self.recorder = recorder
+        self.scope = scope
+        self.span = span
+        self.recording = span.is_recording()
+        self.effects: list[Effect] = []
+        self.losses: list[str] = []
+        self.ended = False
+        self.outer = otel.get_current()
+        self.context = self.outer
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Ends the span, once. Never raises."""
+        if self.ended:
+            return
+        self.ended = True
+        self.context = self.outer  # a stage's own context holds the stage
+        if self.recording:
+            with recording:
+                self._finish()
+            with recording:
+                if self.effects:
+                    self.span.set_attribute(a.EFFECTS, dumps([e.to_json() for e in self.effects]))
+                if self.losses:
+                    self.span.set_attribute(a.LOSSES, dumps(self._losses()))
+            if error is not None:
+                with recording:
+                    self._fail(error)
+        with recording:
+            self.span.end()
+
+    def _finish(self) -> None:
+        """What a subclass writes at its end."""
+
+    def _losses(self) -> list[str]:
+        more = len(self.losses) - _MAX_LOSSES
+        return self.losses if more <= 0 else [*self.losses[:_MAX_LOSSES], f"and {more} more"]
+
+    def _fail(self, error: BaseException) -> None:
+        if any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__):
+            self.span.set_attribute(a.CANCELLED, True)
+            return
+        kind = type(error).__qualname__
+        self.span.set_attribute(a.ERROR_TYPE, kind)
+        self.span.set_status(Status(StatusCode.ERROR, kind))
+        if self.recorder.capture.mode == "full":
+            told = {
+                "exception.type": f"{type(error).__module__}.{kind}",
+                "exception.message": well_formed(str(error)),
+                "exception.stacktrace": well_formed("".join(traceback.format_exception(error))),
+            }
+            self.span.add_event("exception", told)
+            self.span.set_status(Status(StatusCode.ERROR, f"{kind}: {told['exception.message']}"))
+
+    def __enter__(self) -> Any:
+        self._token = otel.attach(self.context)
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        otel.detach(self._token)
+        self.end(error)
+
+
+class Request(Part):
+    """The caller's outermost call, and the scope that goes with it."""
+
+    def __init__(self, recorder: Recorder, scope: Scope, name: str) -> None:
+        super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope, after_ahead()))
+        scope.span = self.span
+        self.effects = scope.effects
+        self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
+        if self.recording:
+            with recording:
+                self._describe()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Ends the request."""
+        if error is not None:
+            self.stop(error)
+        if self.recording and not self.ended:
+            with recording:
+                self._settle()
+            close(self.scope, self.recorder.tracer)
+        super().end(error)
+
+    def _settle(self) -> None:
+        """What can only be said now: which changes came too late, and what parts have acted without being declared."""
+        parts: dict[str, set[str]] = {}
+        for effect in self.scope.effects:
+            if effect.hook == "response" and effect.status == "changed" and self.scope.has_left(effect.given):
+                effect.too_late()
+            if effect.part and effect.hook is not None:
+                parts.setdefault(effect.defense, set()).add(effect.hook)
+        if parts:
+            self._declare(parts)
+
+    def stop(self, error: BaseException) -> None:
+        """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end."""
+        for part in reversed(self.scope.streaming):
+            part.end(GeneratorExit())
+
+    def _describe(self) -> None:
+        self._declare({})
+        if (truth := self.scope.truth) is not None:
+            probe = {name: value for name, value in vars(truth.probe).items() if value is not None}
+            self.span.set_attribute(a.PROBE, dumps(probe))
+
+    def _declare(self, more: dict[str, set[Any]]) -> None:
+        claims = declarations.declared()
+        for defense in self.scope.defenses:
+            more.setdefault(defense.name, set()).update(defense.hooks)
+        for name, hooks in more.items():
+            hooks |= set(claims.get(name, ()))
+            claims[name] = tuple(h for h in HOOKS if h in hooks)
+        if claims:
+            self.span.set_attribute(a.DECLARED, dumps(claims))
