@@ -17,6 +17,7 @@ from ragtrace.record import attributes as a
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Recorder
 from ragtrace.record.wraps import Wrapper, Wraps
+from ragtrace_langchain import parts
 from ragtrace_langchain.events import Events
 from ragtrace_langchain.generating import Generating
 from ragtrace_langchain.requests import Requests
@@ -80,6 +81,7 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         wrap(BaseLLM, "agenerate", texting.atext)
         wrap(BaseLLM, "_generate_helper", texting.helper)
         wrap(BaseLLM, "_agenerate_helper", texting.ahelper)
+        parts.observe(recorder, self._wraps)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         self._wraps.remove()

@@ -16,10 +16,11 @@ from langchain_core.runnables.config import get_config_list, merge_configs
 from opentelemetry import context as otel
 
 from ragtrace.record.hooks import Recorder, Request
-from ragtrace.record.scope import SCOPE_KEY, attached, current
+from ragtrace.record.scope import SCOPE_KEY, Scope, attached, current
 from ragtrace.record.steps import internal_error
 from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace.types import Path
+from ragtrace_langchain import leaving
 
 
 class _Batch:
@@ -82,18 +83,20 @@ class Requests:
         """``stream(input, config=None, **kwargs)``: the span starts with the first step, not with the call."""
         if _settled():
             return wrapped(*args, **kwargs)
-        opened, iterator = self._opener("stream", instance), wrapped(*args, **kwargs)
-        return stepwise(opened, iterator) if isgenerator(iterator) else iterator
+        scope, iterator = self.recorder.scope("stream"), wrapped(*args, **kwargs)
+        opened = self._opener(scope, instance)
+        return stepwise(opened, iterator, leaving.listener(scope, instance)) if isgenerator(iterator) else iterator
 
     def astream(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         """``astream(input, config=None, **kwargs)``."""
         if _settled():
             return wrapped(*args, **kwargs)
-        opened, iterator = self._opener("astream", instance), wrapped(*args, **kwargs)
-        return astepwise(opened, iterator) if isasyncgen(iterator) else iterator
+        scope, iterator = self.recorder.scope("astream"), wrapped(*args, **kwargs)
+        opened = self._opener(scope, instance)
+        return astepwise(opened, iterator, leaving.listener(scope, instance)) if isasyncgen(iterator) else iterator
 
-    def _opener(self, path: Path, instance: Any) -> Callable[[], Request]:
-        scope, parent = self.recorder.scope(path), otel.get_current()
+    def _opener(self, scope: Scope, instance: Any) -> Callable[[], Request]:
+        parent = otel.get_current()
 
         def opened() -> Request:
             with attached(parent):

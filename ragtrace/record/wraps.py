@@ -30,7 +30,7 @@ class Wraps:
             made = wrapt.wrap_object(owner, name, wrapt.FunctionWrapper, (wrapper,), {"enabled": self._on})
             self._methods.append((owner, name, made))
 
-    def family(self, base: type, wrappers: Mapping[str, Wrapper]) -> None:
+    def family(self, base: type, wrappers: Mapping[str, Wrapper], descendants_only: bool = False) -> None:
         """Wraps the methods of these names on ``base`` and on every class below it, of now and of later.
 
         Later classes are met by ``__init_subclass__``. None is kept in a list, so a class may be collected.
@@ -47,7 +47,8 @@ class Wraps:
                     self._wrap_own(cls, wrappers)
 
         for kind in _with_descendants(base):
-            self._wrap_own(kind, wrappers)
+            if not (descendants_only and kind is base):
+                self._wrap_own(kind, wrappers)
         hook: Any = classmethod(init_subclass)
         setattr(base, "__init_subclass__", hook)  # noqa: B010
         self._families.append((base, own, hook))
@@ -85,7 +86,8 @@ class Wraps:
             own = vars(kind).get(name)
             if own is None or not callable(own) or getattr(own, "__isabstractmethod__", False):
                 continue
-            setattr(kind, name, wrapt.FunctionWrapper(own, wrapper, enabled=self._on))
+            if getattr(own, "_self_enabled", None) is not self._on:  # a class may be below two bases
+                setattr(kind, name, wrapt.FunctionWrapper(own, wrapper, enabled=self._on))
 
 
 def _restore(owner: Any, name: str, wrapper: Any) -> None:
