@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pipelines import Traces
 from ragtrace_langchain import LangChainInstrumentor
+from store_fixtures import Bench
 
 from ragtrace import defense
 
@@ -42,6 +44,20 @@ def instrumented() -> Iterator[Callable[..., Traces]]:
 def traces(instrumented: Callable[..., Traces]) -> Traces:
     """LangChain instrumented with ``capture="full"``."""
     return instrumented()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A bench for hand-made spans and a database."""
+    return Bench(tmp_path / "t.duckdb")
+
+
+@pytest.fixture
+def chains(bench: Bench) -> Iterator[Bench]:
+    """A bench whose spans come from LangChain, with all texts."""
+    LangChainInstrumentor().instrument(tracer_provider=bench.provider, capture="full")
+    yield bench
+    LangChainInstrumentor().uninstrument()
 
 
 @pytest.fixture(autouse=True)

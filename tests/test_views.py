@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,6 @@ from ragtrace.record import attributes as a
 from ragtrace.record.capture import digest
 from ragtrace.record.scope import probing
 from ragtrace.types import Probe
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "t.duckdb")
-
-
-@pytest.fixture
-def chains(bench: Bench) -> Iterator[Bench]:
-    """A bench whose spans come from LangChain, with all texts."""
-    LangChainInstrumentor().instrument(tracer_provider=bench.provider, capture="full")
-    yield bench
-    LangChainInstrumentor().uninstrument()
 
 
 class Mask(ragtrace.Defense):

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from store_fixtures import CONTRACT, Bench, effect, rows
 
 from ragtrace.record import attributes as a
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path / "t.duckdb")
 
 
 def test_perplexity_is_exp_of_minus_mean_logprob(bench: Bench) -> None:

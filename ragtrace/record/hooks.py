@@ -108,6 +108,7 @@ class Retrieval(_Stage):
         super().__init__(recorder, scope, name, subject)
         self.asked = ""
         self.before: list[Document] | None = None  # the documents that the first part inside was given
+        self.parts: list[Document] = []  # what the last part inside left of them
 
     def query(self, query: str) -> Steps[str]:
         """Runs the ``query`` hook; returns the query to retrieve with."""
@@ -137,7 +138,9 @@ class Retrieval(_Stage):
             documents = yield from self._cross("retrieval", documents, lambda d, v: d.on_retrieval(self.asked, v), k)
             documents = yield from self._cross("content", documents, lambda d, v: d.on_content(self.asked, v), None)
         if changing:
-            self._write(a.AFTER_DEFENSE, describe.after_defense, before, documents)
+            ids = {d.content: d.id for d in self.parts}  # a part may have made new documents, without an id
+            left = [replace(d, id=ids.get(d.content, d.id)) for d in documents]
+            self._write(a.AFTER_DEFENSE, describe.after_defense, before, left)
         if not self.nested:
             self.scope.remember(documents)
             self.scope.retrieved_at = time.time_ns()

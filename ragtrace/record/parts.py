@@ -72,7 +72,11 @@ class Parts:
                 return None
             key, scope = self.recorder.capture.key, current()
             measured = _Measured(type(instance).__name__, pictures.Documents(given, key=key), key)
-            return _Run(self.recorder, scope, measured, instance) if isinstance(scope, Scope) else _Beside(measured)
+            return (
+                _Run(self.recorder, scope, measured, instance)
+                if isinstance(scope, Scope)
+                else _Beside(measured, instance)
+            )
         except Exception:
             internal_error()
             return None
@@ -105,8 +109,9 @@ class _Measured:
 class _Beside:
     """A part that the app calls outside any request, on what an earlier one returned."""
 
-    def __init__(self, measured: _Measured) -> None:
+    def __init__(self, measured: _Measured, subject: Any) -> None:
         self.measured = measured
+        self.subject = subject
 
     def done(self, result: Any) -> Any:
         """Records what the part made of the documents; returns ``result``."""
@@ -115,9 +120,10 @@ class _Beside:
         return result
 
     def __enter__(self) -> None:
-        pass
+        self._token = otel.attach(otel.set_value(STAGE_KEY, self))
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        otel.detach(self._token)
         if isinstance(error, Exception):
             with recording:
                 beside(self.measured.effect(self.measured.before, error), self.measured.before)
@@ -151,7 +157,9 @@ class _Run(Part):
         with recording:
             after = self.measured.after(result)
             self._keep(self.measured.effect(after))
-            if self.stage is None:
+            if self.stage is not None:
+                self.stage.parts = after.documents
+            else:
                 if self.recording:
                     self._write(after.documents)
                 self.scope.replace(self.measured.before.documents, after.documents)

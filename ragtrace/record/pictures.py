@@ -27,19 +27,19 @@ class Documents:
         if score is None:
             score = metadata.get("score", metadata.get("relevance_score"))
         own = _read(value, "id") or _read(value, "node_id")
-        id = str(own) if isinstance(own, str | int | UUID) else self._same(place, value, digest(content, key), before)
+        id = str(own) if isinstance(own, str | int | UUID) else self._same(place, value, content, before, key)
         return Document(content, id, float(score) if isinstance(score, int | float) else None, metadata)
 
-    def _same(self, place: int, value: Any, digest: str, before: Documents | None) -> str:
+    def _same(self, place: int, value: Any, content: str, before: Documents | None, key: bytes) -> str:
         """Which document this is, where it has no id: the same object, the same text, or else the one in its place."""
-        if before is None or digest in (was := [d.id for d in before.documents]):
-            return digest
-        twin = next(
-            (i for i, other in enumerate(before.objects) if other is value and not isinstance(value, str)), None
-        )
-        if twin is None and len(self.objects) == len(was):
-            twin = place
-        return digest if twin is None else was[twin]
+        if before is not None:
+            was = before.documents
+            for i, (other, document) in enumerate(zip(before.objects, was, strict=True)):
+                if document.content == content or (other is value and not isinstance(value, str)):
+                    return was[i].id
+            if len(self.objects) == len(was):
+                return was[place].id
+        return digest(content, key)
 
 
 def picture(hook: Hook, value: Any, before: Any = None) -> Any:
