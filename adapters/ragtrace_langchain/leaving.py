@@ -31,7 +31,7 @@ def listener(scope: Scope, instance: Any) -> Heard | None:
 
     def heard(item: Any) -> None:
         with recording:
-            for key, text, whole in _texts(item, 0):
+            for key, text, whole in _texts(item, ""):
                 pieces = scope.left.get(key)
                 if pieces is None:
                     if len(scope.left) == _MANY:
@@ -43,14 +43,16 @@ def listener(scope: Scope, instance: Any) -> Heard | None:
     return heard
 
 
-def _texts(item: Any, depth: int) -> Iterator[tuple[str, str, bool]]:
-    """The model's answers in an item of a stream: the message they are of, the text, and whether it is all of it."""
+def _texts(item: Any, at: str, depth: int = 0) -> Iterator[tuple[str, str, bool]]:
+    """The texts in an item of a stream: which message or place they are of, and whether each is all of it."""
     if isinstance(item, str):
-        if depth == 0:
-            yield "", item, False
+        yield at, item, depth > 1  # a graph's state, by node or mode; a chain's dict gives pieces
     elif isinstance(item, AIMessage):
         if text := str(item.text):
-            yield item.id or "", text, not isinstance(item, AIMessageChunk)
-    elif depth < _DEEP and isinstance(item, list | tuple | dict):
-        for inner in item.values() if isinstance(item, dict) else item:
-            yield from _texts(inner, depth + 1)
+            yield item.id or at, text, not isinstance(item, AIMessageChunk)
+    elif depth < _DEEP and isinstance(item, dict):
+        for key, inner in item.items():
+            yield from _texts(inner, f"{at}.{key}", depth + 1)
+    elif depth < _DEEP and isinstance(item, list | tuple):
+        for inner in item:
+            yield from _texts(inner, at, depth + 1)

@@ -39,17 +39,24 @@ def met_behind(crossings: Iterable[Crossing], hook: Hook, before: object) -> lis
         kept = [c for c in crossings if c.stage == "generation"]
         given = before if isinstance(before, str) else ""
         met = [c for c in kept if c.answer is None or c.answer in given or (given and given in c.answer)]
-        if not any(c.answer is None or c.answer for c in met):  # an empty answer is in any text
-            met += kept[-1:]
+        if all(c.answer == "" for c in met):  # an empty answer is in any text
+            met = [*(c for c in met if c is not kept[-1]), *kept[-1:]]
     return [c.span_id for c in met or kept[-1:]]
 
 
 def met_ahead(effects: Iterable[Effect], hook: Hook, span_id: str, text: str) -> None:
-    """Notes that ``text`` now crosses ``hook``: in the effects that made it, or else in those that met nothing yet."""
-    ran = [e for e in effects if e.hook == hook and e.said is not None]
-    made = [e for e in ran if e.said in text or (text and text in e.said)]  # type: ignore[operator]
-    for effect in made or [e for e in ran if not e.spans]:
-        effect.spans.append(span_id)
+    """Notes that ``text`` now crosses ``hook``, in the effects of what ran before it.
+
+    Such an effect met the crossing if its text is in what crosses; or if it met none so far, and what crosses was
+    changed again, rather than being the text from before it: then somebody threw its change away.
+    """
+    for effect in effects:
+        if effect.hook != hook or effect.said is None:
+            continue
+        made = effect.said in text or (text != "" and text in effect.said)
+        thrown_away = effect.status == "changed" and bool(effect.given) and (effect.given or "") in text
+        if made or not (effect.spans or thrown_away):
+            effect.spans.append(span_id)
 
 
 def _share(crossed: list[Document], given: list[Document]) -> bool:
