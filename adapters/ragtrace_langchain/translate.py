@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, Generation, GenerationChunk
 from ragtrace.record.capture import digest
 from ragtrace.types import Document, Message
 
-_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system", "tool": "tool"}
+_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
 _MESSAGES: dict[str, type[BaseMessage]] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
 _SCORE_KEYS = ("score", "relevance_score")
 
@@ -48,6 +48,8 @@ def _own_score(metadata: dict[str, Any]) -> float | None:
 
 
 def _number(value: Any) -> float | None:
+    if value is None or type(value) is float:  # asking an abstract class costs more than all the rest
+        return value
     return float(value) if isinstance(value, Real) and value is not True and value is not False else None
 
 
@@ -81,7 +83,8 @@ def messages(theirs: Sequence[BaseMessage]) -> list[Message]:
 def _role(message: BaseMessage) -> str:
     if isinstance(message, ChatMessage):
         return message.role
-    return _ROLES.get(message.type, message.type)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return _ROLES.get(kind, kind)
 
 
 def messages_back(theirs: Sequence[BaseMessage], kept: Sequence[Message]) -> list[BaseMessage]:

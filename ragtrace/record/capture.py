@@ -16,20 +16,29 @@ from pathlib import PurePath
 from typing import Any, Literal, get_args
 from uuid import UUID
 
+import orjson
+
 from ragtrace.errors import UsageError
 
 Mode = Literal["full", "masked", "digest", "none"]
 _DEPTH = 8
 _ITEMS = 1_000  # kept of one list or mapping
 _VALUES = 10_000  # kept of one call: lists that share their parts grow exponentially when written out
+_MASKED = 1_000_000  # characters of one text: recognising entities takes time, and the app waits
+_MARGIN = 1_000  # read beyond the last character kept, for what is cut there
+_FEW = 32
 _BITS = 1_024  # Python refuses to print integers much longer than this
 
 
 def dumps(value: Any) -> str:
     """JSON of values that :func:`plain` or we ourselves have made."""
-    return well_formed(_encode(value))
+    try:
+        return orjson.dumps(value, option=_NO_OBJECTS).decode()
+    except TypeError:  # a lone surrogate, or an integer of more than 64 bits
+        return well_formed(_encode(value))
 
 
+_NO_OBJECTS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
@@ -47,8 +56,19 @@ def plain(value: Any, losses: list[str], where: str, text: Callable[[str], Any] 
 
     No object of a foreign class is printed. ``text`` makes what is kept of each string.
     """
+    if type(value) is dict and len(value) <= _FEW:  # most metadata
+        flat = {text(k): text(v) if type(v) is str else v for k, v in value.items() if _flat(k, v)}
+        if len(flat) == len(value):
+            return flat
     made = _Plain(losses, text).of(value, where, 0)
     return None if made is _LEFT_OUT else made
+
+
+def _flat(key: Any, value: Any) -> bool:
+    kind = type(value)
+    return type(key) is str and (
+        kind is str or kind is bool or value is None or (kind is float and math.isfinite(value))
+    )
 
 
 _LEFT_OUT: Any = object()
@@ -160,12 +180,17 @@ def digest(text: str, key: bytes = b"") -> str:
 
 
 def mask(text: str) -> str:
-    """``text`` with every recognised entity replaced by its type in angle brackets."""
+    """``text`` with every recognised entity replaced by its type in angle brackets; of a very long one, the start."""
     from ragtrace.ner import entities
 
     out: list[str] = []
-    end = 0
-    for entity in entities(text):
+    end, stop = 0, min(len(text), _MASKED)
+    for entity in entities(text[: stop + _MARGIN]):
+        if entity.start >= stop:
+            break
         out += (text[end : entity.start], f"<{entity.type}>")
         end = entity.end
-    return "".join(out) + text[end:]
+    out.append(text[end:stop])
+    if (more := len(text) - max(end, stop)) > 0:
+        out.append(f" [{more} more characters left out]")
+    return "".join(out)

@@ -116,7 +116,7 @@ class Retrieval(_Stage):
         if not self.nested and self.scope.query is None:
             self.scope.query = query
         self._text(a.RETRIEVAL_QUERY, query)
-        if self.crossing is not None and not self.nested:
+        if self.scope.effects and self.crossing is not None and not self.nested:
             met_ahead(self.scope.effects, "query", self.crossing.span_id, query)
         sent = yield from self.cross(
             "query", query, lambda d, q: d.on_query(q), str, effects.text_effect, lambda before, _: before, lambda _: ""
@@ -195,7 +195,7 @@ class Generation(_Stage):
         if (query := self.scope.query) is None:
             query = next((m.content for m in reversed(given) if m.role == "user"), "")
         self.asked = query
-        if self.crossing is not None and not self.nested:
+        if self.scope.effects and self.crossing is not None and not self.nested:
             said = "\n\n".join(m.content for m in given)
             met_ahead(self.scope.effects, "prompt", self.crossing.span_id, said)
         messages = yield from self.cross(
@@ -261,7 +261,7 @@ class Generation(_Stage):
 
     def _context_stage(self, messages: list[Message]) -> None:
         documents = self.scope.documents
-        rows = describe.in_prompt(documents, "\n".join(m.content for m in messages))
+        rows = describe.in_prompt(documents, "\n".join(m.content for m in messages), self.losses)
         for row in rows:
             document = documents[row["of"]]
             piece = document.content[row["start"] : row["start"] + row["run"]]

@@ -6,23 +6,23 @@ imported on first use, it would take the interpreter from the app's first reques
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ragtrace.record import attributes as a
-from ragtrace.record.capture import Mode, plain, well_formed
+from ragtrace.record.capture import Mode, dumps, plain, well_formed
 
 _log = logging.getLogger("ragtrace")
 SUFFIX = ".parquet"
@@ -130,16 +130,15 @@ def _json(value: Any, keep_text: bool) -> str:
     if not keep_text:
         value = {k: v for k, v in value.items() if isinstance(v, bool | int | float)}
     try:
-        made = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_mapping)
-    except ValueError:  # NaN, or something that JSON has no word for
-        made = json.dumps(plain(value, [], "attributes"), ensure_ascii=False)
-    return well_formed(made)
+        return orjson.dumps(dict(value) if isinstance(value, Mapping) else value, default=_mapping).decode()
+    except TypeError:  # something that JSON has no word for
+        return dumps(plain(value, [], "attributes"))
 
 
 def _mapping(value: Any) -> Any:
-    if hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return dict(value)
-    raise ValueError(type(value).__name__)
+    raise TypeError(type(value).__name__)
 
 
 def _fsync_folder(folder: Path) -> None:
