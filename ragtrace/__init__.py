@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ragtrace.record.observe import observe
     from ragtrace.record.scope import conversation, probing
     from ragtrace.record.setup import setup
+    from ragtrace.record.stages import context, generation, pipeline, retrieval
     from ragtrace.store import open
     from ragtrace.types import Canary, Document, Entity, Message, Probe
 
@@ -26,26 +27,34 @@ __all__ = [
     "Message",
     "Probe",
     "RagtraceError",
+    "context",
     "conversation",
     "declare",
     "defend",
     "entities",
+    "generation",
     "observe",
     "open",
+    "pipeline",
     "probing",
+    "retrieval",
     "setup",
 ]
 
 _HOME = {
     "Defense": "defense",
     "RagtraceError": "errors",
+    "context": "record.stages",
     "conversation": "record.scope",
     "declare": "defense",
     "defend": "defense",
     "entities": "ner",
+    "generation": "record.stages",
     "observe": "record.observe",
     "open": "store",
+    "pipeline": "record.stages",
     "probing": "record.scope",
+    "retrieval": "record.stages",
     "setup": "record.setup",
 }
 

@@ -6,13 +6,17 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.language_models import FakeListChatModel
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from ragtrace_langchain import LangChainInstrumentor
 
 import ragtrace
@@ -161,8 +165,24 @@ def test_a_normal_exit_flushes(tmp_path: Path, before: str) -> None:
 
 
 def test_a_disabled_sdk_records_nothing(tmp_path: Path) -> None:
-    assert _run(_APP.format(before=""), tmp_path, OTEL_SDK_DISABLED="true").strip() == "NonRecordingSpan"
-    assert not (tmp_path / "t.duckdb.spool").exists()
+    assert _run(_APP.format(before=""), tmp_path, OTEL_SDK_DISABLED=" True").strip() == "NonRecordingSpan"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disabled_sdk_with_digests_and_a_provider_of_the_apps_own(tmp_path: Path, monkeypatch: Any) -> None:
+    theirs = trace.get_tracer_provider()
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")  # after the app has made its provider
+    exporter = InMemorySpanExporter()
+    theirs.add_span_processor(SimpleSpanProcessor(exporter))  # type: ignore[attr-defined]
+    threads = threading.active_count()
+    tracing = ragtrace.setup(tmp_path / "t.duckdb")
+    with ragtrace.retrieval("q") as stage:
+        stage.documents(["text"])
+    FakeListChatModel(responses=["a"]).invoke("q")
+    tracing.flush()
+    tracing.shutdown()
+    assert exporter.get_finished_spans() == () and list(tmp_path.iterdir()) == []
+    assert threading.active_count() == threads
 
 
 def test_a_disabled_sdk_does_not_disable_defenses(tmp_path: Path) -> None:
@@ -173,11 +193,38 @@ class Mask(ragtrace.Defense):
     def on_response(self, query, documents, response): return "masked"
 ragtrace.setup("t.duckdb", defenses=[Mask()])
 print(FakeListChatModel(responses=["secret"]).invoke("q").content)
+with ragtrace.generation("q") as stage: print(stage.response("secret"))
 """
-    assert _run(code, tmp_path, OTEL_SDK_DISABLED="true").strip() == "masked"
-    assert _run(code, tmp_path).strip() == "masked"
+    assert _run(code, tmp_path, OTEL_SDK_DISABLED="true").split() == ["masked", "masked"]
+    assert list(tmp_path.iterdir()) == []
+    assert _run(code, tmp_path).split() == ["masked", "masked"]
     with ragtrace.open(tmp_path / "t.duckdb") as db:
-        assert db.execute("SELECT defense, hook, status FROM effects").fetchall() == [("Mask", "response", "changed")]
+        found = db.execute("SELECT framework, defense, hook, status FROM effects ORDER BY framework").fetchall()
+        assert found == [(framework, "Mask", "response", "changed") for framework in ("langchain", "none")]
+
+
+@pytest.mark.parametrize("parent", ["namespace", "package", "file"])
+@pytest.mark.parametrize("core", [True, False])
+def test_a_framework_is_found_without_being_imported(tmp_path: Path, monkeypatch: Any, parent: str, core: bool) -> None:
+    folder = tmp_path / "some_framework"
+    if parent == "file":
+        (tmp_path / "some_framework.py").write_text("raise SystemExit")
+    else:
+        (folder / "core").mkdir(parents=True)
+        if parent == "package":
+            (folder / "__init__.py").write_text("raise SystemExit")
+        if core:
+            (folder / "core" / "__init__.py").write_text("raise SystemExit")
+        else:
+            (folder / "core").rmdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert module._found("some_framework.core") is (core and parent != "file")
+    assert not any(name.startswith("some_framework") for name in sys.modules)
+
+
+def test_the_frameworks_are_found() -> None:
+    assert all(module._found(name) for name in module._FRAMEWORKS.values())
+    assert not module._found("ragtrace.absent") and not module._found("no_such.thing")
 
 
 def test_what_ended_some_seconds_ago_is_on_disk_though_the_process_is_killed(tmp_path: Path) -> None:

@@ -6,49 +6,67 @@ import atexit
 import logging
 import os
 import secrets
+import sys
 import tempfile
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from ragtrace.defense import Defense, checked
 from ragtrace.errors import UsageError
+from ragtrace.record import attributes as a
+from ragtrace.record import handles
 from ragtrace.record.capture import Capture, Mode
+from ragtrace.record.spans import Recorder
 from ragtrace.record.spool import SpoolExporter
 
 _log = logging.getLogger("ragtrace")
 _FLUSH_EVERY_MS = 5_000  # what ended ten seconds ago is on disk
-_FRAMEWORKS = {"ragtrace_langchain": "langchain_core", "ragtrace_llama_index": "llama_index"}
+_FRAMEWORKS = {"ragtrace_langchain": "langchain_core", "ragtrace_llama_index": "llama_index.core"}
 
 
 class Tracing:
-    """What :func:`setup` has installed."""
+    """What :func:`setup` has installed. Where ``OTEL_SDK_DISABLED`` is set, that is the defenses alone."""
 
-    def __init__(self, provider: TracerProvider, database: Path, capture: Mode) -> None:
-        self.provider = provider
+    def __init__(self, database: Path, policy: Capture, defenses: tuple[Defense, ...]) -> None:
         self.database = database
-        self.capture = capture
+        self.capture = policy.mode
         self.instrumentors: list[Any] = []
-        self._processor = BatchSpanProcessor(SpoolExporter(database, capture), schedule_delay_millis=_FLUSH_EVERY_MS)
-        provider.add_span_processor(self._processor)
-        atexit.register(self._processor.force_flush)  # the app's own provider may have been told not to
+        self._processor: BatchSpanProcessor | None = None
+        if _disabled():
+            self.provider = TracerProvider(shutdown_on_exit=False)  # its tracers make no spans
+        else:
+            if policy.mode != "full":
+                policy.key = _digest_key(database)
+            exporter = SpoolExporter(database, policy.mode)
+            self._processor = BatchSpanProcessor(exporter, schedule_delay_millis=_FLUSH_EVERY_MS)
+            self.provider = _provider()
+            self.provider.add_span_processor(self._processor)
+            atexit.register(self._processor.force_flush)  # the app's own provider may have been told not to
+        self._recorder = Recorder(self.provider.get_tracer(a.SCOPE), "none", policy, defenses)
+        handles.begin(self._recorder)
 
     def flush(self) -> None:
         """Writes every ended span to the spool now."""
-        self._processor.force_flush()
+        if self._processor is not None:
+            self._processor.force_flush()
 
     def shutdown(self) -> None:
         """Writes what is left, takes the wraps off the frameworks, and stops recording."""
         for instrumentor in self.instrumentors:
             instrumentor.uninstrument()
-        self._processor.shutdown()  # type: ignore[no-untyped-call]
-        atexit.unregister(self._processor.force_flush)
+        handles.finish(self._recorder)
+        if self._processor is not None:
+            self._processor.shutdown()  # type: ignore[no-untyped-call]
+            atexit.unregister(self._processor.force_flush)
         _installed.pop(self.database, None)
 
 
@@ -82,12 +100,10 @@ def setup(
             )
     standing = checked(defenses, "setup(defenses=…)")
     policy = Capture(capture)
-    if capture != "full":
-        policy.key = _digest_key(path)
-    tracing = Tracing(_provider(), path, capture)
+    tracing = Tracing(path, policy, standing)
     _installed[path] = tracing
     for entry in entry_points(group="opentelemetry_instrumentor"):
-        if find_spec(_FRAMEWORKS.get(entry.name, "ragtrace.absent")) is None:
+        if not _found(_FRAMEWORKS.get(entry.name, "ragtrace.absent")):
             continue
         try:
             instrumentor = entry.load()()
@@ -99,6 +115,26 @@ def setup(
         except Exception:
             _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)
     return tracing
+
+
+def _disabled() -> bool:
+    return os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"  # as the SDK's own provider reads it
+
+
+def _found(module: str) -> bool:
+    """Whether ``module`` can be imported: without importing it, nor (as ``find_spec`` would) the package it is in."""
+    if module in sys.modules:
+        return True
+    top, *rest = module.split(".")
+    try:
+        spec = find_spec(top)
+        for part in rest:
+            if spec is None or spec.submodule_search_locations is None:
+                return False
+            spec = PathFinder.find_spec(top := f"{top}.{part}", spec.submodule_search_locations)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None
 
 
 def _provider() -> TracerProvider:
