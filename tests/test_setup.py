@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import stat
 import subprocess
@@ -203,28 +204,43 @@ with ragtrace.generation("q") as stage: print(stage.response("secret"))
         assert found == [(framework, "Mask", "response", "changed") for framework in ("langchain", "none")]
 
 
-@pytest.mark.parametrize("parent", ["namespace", "package", "file"])
-@pytest.mark.parametrize("core", [True, False])
-def test_a_framework_is_found_without_being_imported(tmp_path: Path, monkeypatch: Any, parent: str, core: bool) -> None:
-    folder = tmp_path / "some_framework"
-    if parent == "file":
-        (tmp_path / "some_framework.py").write_text("raise SystemExit")
-    else:
-        (folder / "core").mkdir(parents=True)
-        if parent == "package":
-            (folder / "__init__.py").write_text("raise SystemExit")
-        if core:
-            (folder / "core" / "__init__.py").write_text("raise SystemExit")
-        else:
-            (folder / "core").rmdir()
+LATE = """
+import sys, ragtrace
+tracing = ragtrace.setup({database!r}, capture="full")
+assert not [m for m in sys.modules if m.split(".")[0] in ("langchain_core", "llama_index")]
+from llama_index.core.llms import MockLLM
+assert "langchain_core" not in sys.modules
+from langchain_core.runnables import RunnableLambda
+MockLLM().complete("a")
+RunnableLambda(str.upper).invoke("b")
+names = [type(i).__name__ for i in tracing.instrumentors]
+tracing.shutdown()
+MockLLM().complete("a")
+print(names)
+"""
+
+
+def test_a_framework_is_instrumented_when_it_is_imported(tmp_path: Path) -> None:
+    """Setup imports none: an app need not pay for a framework that it has and does not use."""
+    database = tmp_path / "t.duckdb"
+    script = LATE.format(database=str(database))
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.stdout == "['LlamaIndexInstrumentor', 'LangChainInstrumentor']\n", run.stderr
+    with ragtrace.open(database) as db:
+        found = db.execute(
+            "SELECT framework, path FROM roots JOIN own_spans USING (trace_id, path) WHERE stage IS NULL"
+        )
+        assert sorted(found.fetchall()) == [("langchain", "invoke"), ("llama_index", "invoke")]
+
+
+def test_a_framework_imported_after_the_end_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "_FRAMEWORKS", {"ragtrace_langchain": "some_framework"})
     monkeypatch.syspath_prepend(tmp_path)
-    assert module._found("some_framework.core") is (core and parent != "file")
-    assert not any(name.startswith("some_framework") for name in sys.modules)
-
-
-def test_the_frameworks_are_found() -> None:
-    assert all(module._found(name) for name in module._FRAMEWORKS.values())
-    assert not module._found("ragtrace.absent") and not module._found("no_such.thing")
+    (tmp_path / "some_framework.py").write_text("")
+    tracing = ragtrace.setup(tmp_path / "t.duckdb")
+    tracing.shutdown()
+    importlib.import_module("some_framework")
+    assert tracing.instrumentors == [] and not LangChainInstrumentor().is_instrumented_by_opentelemetry
 
 
 def test_what_ended_some_seconds_ago_is_on_disk_though_the_process_is_killed(tmp_path: Path) -> None:

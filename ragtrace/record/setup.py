@@ -6,15 +6,14 @@ import atexit
 import logging
 import os
 import secrets
-import sys
 import tempfile
 from contextlib import suppress
-from importlib.machinery import PathFinder
-from importlib.metadata import entry_points
-from importlib.util import find_spec
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider
@@ -39,6 +38,8 @@ class Tracing:
     def __init__(self, database: Path, policy: Capture, defenses: tuple[Defense, ...]) -> None:
         self.database = database
         self.capture = policy.mode
+        self._policy = policy
+        self._over = False
         self.instrumentors: list[Any] = []
         self._processor: BatchSpanProcessor | None = None
         if _disabled():
@@ -54,6 +55,20 @@ class Tracing:
         self._recorder = Recorder(self.provider.get_tracer(a.SCOPE), "none", policy, defenses)
         handles.begin(self._recorder)
 
+    def instrument(self, entry: EntryPoint, defenses: tuple[Defense, ...], framework: Any) -> None:
+        """Puts the wraps on a framework that has just been imported. Never raises."""
+        if self._over:
+            return
+        try:
+            instrumentor = entry.load()()
+            if instrumentor.is_instrumented_by_opentelemetry:
+                _log.warning("%s is on already; what it records goes where that was set up to go", entry.name)
+                return
+            instrumentor.instrument(tracer_provider=self.provider, capture=self._policy, defenses=defenses)
+            self.instrumentors.append(instrumentor)
+        except Exception:
+            _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)
+
     def flush(self) -> None:
         """Writes every ended span to the spool now."""
         if self._processor is not None:
@@ -61,6 +76,7 @@ class Tracing:
 
     def shutdown(self) -> None:
         """Writes what is left, takes the wraps off the frameworks, and stops recording."""
+        self._over = True
         for instrumentor in self.instrumentors:
             instrumentor.uninstrument()
         handles.finish(self._recorder)
@@ -79,7 +95,7 @@ def setup(
     capture: Mode = "digest",
     defenses: tuple[Defense, ...] | list[Defense] = (),
 ) -> Tracing:
-    """Starts tracing into the spool of ``database`` and instruments every installed framework.
+    """Starts tracing into the spool of ``database`` and instruments every framework, when the app imports it.
 
     Installs the global tracer provider, or joins the one that is there, so that the app's own spans are stored
     too. A normal exit flushes. ``defenses`` act on every pipeline of the process. Called again with the same
@@ -103,38 +119,13 @@ def setup(
     tracing = Tracing(path, policy, standing)
     _installed[path] = tracing
     for entry in entry_points(group="opentelemetry_instrumentor"):
-        if not _found(_FRAMEWORKS.get(entry.name, "ragtrace.absent")):
-            continue
-        try:
-            instrumentor = entry.load()()
-            if instrumentor.is_instrumented_by_opentelemetry:
-                _log.warning("%s is on already; what it records goes where that was set up to go", entry.name)
-                continue
-            instrumentor.instrument(tracer_provider=tracing.provider, capture=policy, defenses=standing)
-            tracing.instrumentors.append(instrumentor)
-        except Exception:
-            _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)
+        if (framework := _FRAMEWORKS.get(entry.name)) is not None:
+            wrapt.register_post_import_hook(partial(tracing.instrument, entry, standing), framework)
     return tracing
 
 
 def _disabled() -> bool:
     return os.environ.get(OTEL_SDK_DISABLED, "").strip().lower() == "true"  # as the SDK's own provider reads it
-
-
-def _found(module: str) -> bool:
-    """Whether ``module`` can be imported: without importing it, nor (as ``find_spec`` would) the package it is in."""
-    if module in sys.modules:
-        return True
-    top, *rest = module.split(".")
-    try:
-        spec = find_spec(top)
-        for part in rest:
-            if spec is None or spec.submodule_search_locations is None:
-                return False
-            spec = PathFinder.find_spec(top := f"{top}.{part}", spec.submodule_search_locations)
-    except (ImportError, ValueError):
-        return False
-    return spec is not None
 
 
 def _provider() -> TracerProvider:
