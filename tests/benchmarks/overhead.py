@@ -1,9 +1,10 @@
-"""What instrumentation adds to one call of a LangChain chain, ours and others', side by side in one run.
+"""What instrumentation adds to one call of a pipeline, ours and others', side by side in one run.
 
-A retriever, a prompt, a fake chat model and a parser; 5 documents of 1,400 characters; batch exporters. Each round
-measures every instrumentation once, in random order, each in a process of its own, so that they meet the same machine.
+A retriever, a prompt and a fake chat model, as a LangChain chain or a LlamaIndex query engine; 5 documents of 1,400
+characters; batch exporters. Each round measures every instrumentation once, in random order, each in a process of its
+own, so that they meet the same machine.
 
-    python tests/benchmarks/overhead.py [--rounds 7] [--calls 600]
+    python tests/benchmarks/overhead.py [--framework langchain] [--rounds 7] [--calls 600]
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 WARM = 200  # calls: more spans than one batch, so that each exporter has exported once before anything is timed
 KINDS = ("none", "ragtrace", "openinference", "openllmetry")
+TEXTS = [(f"Document {i}. " + "Plain words about quarterly planning and budgets. " * 40)[:1400] for i in range(5)]
 
 
 def chain():
@@ -33,11 +35,9 @@ def chain():
     from langchain_core.retrievers import BaseRetriever
     from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-    texts = [(f"Document {i}. " + "Plain words about quarterly planning and budgets. " * 40)[:1400] for i in range(5)]
-
     class Fixed(BaseRetriever):
         def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun):
-            return [Document(page_content=t, id=str(i), metadata={"score": 0.5}) for i, t in enumerate(texts)]
+            return [Document(page_content=t, id=str(i), metadata={"score": 0.5}) for i, t in enumerate(TEXTS)]
 
     class Echo(BaseChatModel):
         @property
@@ -50,6 +50,42 @@ def chain():
     join = RunnableLambda(lambda ds: "\n\n".join(d.page_content for d in ds))
     prompt = ChatPromptTemplate.from_template("Use the context.\n{context}\n\nQuestion: {question}")
     return {"context": Fixed() | join, "question": RunnablePassthrough()} | prompt | Echo() | StrOutputParser()
+
+
+def engine():
+    from llama_index.core import get_response_synthesizer
+    from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+    from llama_index.core.llms import CustomLLM
+    from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+    from llama_index.core.query_engine import RetrieverQueryEngine
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    class Fixed(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.5) for i, t in enumerate(TEXTS)]
+
+    class Echo(CustomLLM):
+        @property
+        def metadata(self):
+            return LLMMetadata(model_name="echo", is_chat_model=True, context_window=100_000)
+
+        @llm_chat_callback()
+        def chat(self, messages, **kwargs):
+            return ChatResponse(message=ChatMessage(role="assistant", content="A short answer. " * 10))
+
+        @llm_completion_callback()
+        def complete(self, prompt, formatted=False, **kwargs):
+            return CompletionResponse(text="A short answer. " * 10)
+
+        @llm_completion_callback()
+        def stream_complete(self, prompt, formatted=False, **kwargs):
+            raise NotImplementedError
+
+    return RetrieverQueryEngine(Fixed(), get_response_synthesizer(llm=Echo(), response_mode="simple_summarize"))
+
+
+PIPELINES = {"langchain": lambda: chain().invoke, "llama_index": lambda: engine().query}
 
 
 class Nowhere:
@@ -67,7 +103,7 @@ class Nowhere:
         return True
 
 
-def instrument(kind: str, folder: str) -> None:
+def instrument(kind: str, framework: str, folder: str) -> None:
     if kind == "none":
         return
     if kind == "ragtrace":
@@ -80,23 +116,28 @@ def instrument(kind: str, folder: str) -> None:
 
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(Nowhere()))
-    if kind == "openinference":
-        from openinference.instrumentation.langchain import LangChainInstrumentor
+    if framework == "langchain":
+        if kind == "openinference":
+            from openinference.instrumentation.langchain import LangChainInstrumentor as Instrumentor
+        else:
+            from opentelemetry.instrumentation.langchain import LangchainInstrumentor as Instrumentor
+    elif kind == "openinference":
+        from openinference.instrumentation.llama_index import LlamaIndexInstrumentor as Instrumentor
     else:
-        from opentelemetry.instrumentation.langchain import LangchainInstrumentor as LangChainInstrumentor
-    LangChainInstrumentor().instrument(tracer_provider=provider)
+        from opentelemetry.instrumentation.llamaindex import LlamaIndexInstrumentor as Instrumentor
+    Instrumentor().instrument(tracer_provider=provider)
 
 
-def measure(kind: str, calls: int) -> None:
+def measure(kind: str, framework: str, calls: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        pipeline = chain()
-        instrument(kind, folder)
+        ask = PIPELINES[framework]()
+        instrument(kind, framework, folder)
         for i in range(WARM):
-            pipeline.invoke(f"warm {i}")
+            ask(f"warm {i}")
         times = []
         for i in range(calls):
             start = time.perf_counter_ns()
-            pipeline.invoke(f"question {i}")
+            ask(f"question {i}")
             times.append((time.perf_counter_ns() - start) / 1e6)
         print(json.dumps(statistics.median(times)))
         from opentelemetry import trace
@@ -110,22 +151,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=600)
+    parser.add_argument("--framework", choices=PIPELINES, default="langchain")
     parser.add_argument("--one", choices=KINDS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        measure(options.one, options.calls)
+        measure(options.one, options.framework, options.calls)
         return
     medians: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(options.rounds):
         for kind in random.sample(KINDS, len(KINDS)):
-            command = [sys.executable, __file__, "--one", kind, "--calls", str(options.calls)]
+            command = [sys.executable, __file__, "--one", kind, "--framework", options.framework]
+            command += ["--calls", str(options.calls)]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             if run.returncode:
                 sys.exit(run.stderr)
             medians[kind].append(float(run.stdout.splitlines()[-1]))
     base = medians["none"]
     added = {kind: [m - b for m, b in zip(medians[kind], base, strict=True)] for kind in KINDS[1:]}
-    print(f"median ms a call, {options.rounds} rounds of {options.calls} calls; without: {statistics.median(base):.2f}")
+    print(
+        f"{options.framework}: median ms a call, {options.rounds} rounds of {options.calls} calls; "
+        f"without: {statistics.median(base):.2f}"
+    )
     for kind, values in added.items():
         shares = [v / o for v, o in zip(values, added["openinference"], strict=True)]
         print(
