@@ -1,7 +1,7 @@
 """The PII middleware masks an agent's answer, unless the answer is streamed (langchain#35011). ragtrace finds out.
 
-    pip install 'ragtrace-audit[langchain]' langchain
-    python examples/pii_middleware.py
+pip install 'ragtrace-audit[langchain]' langchain
+python examples/pii_middleware.py
 """
 
 from __future__ import annotations

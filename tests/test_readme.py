@@ -31,15 +31,16 @@ def _of(language: str) -> list[str]:
 def test_every_block_has_a_language_that_is_executed_here() -> None:
     assert {kind for kind, _ in BLOCKS} <= {"sh", "python", "sql", "text"}
     assert len(_of("sh")) == 2
-    assert len(_of("python")) == 2
+    assert len(_of("python")) == 3
     assert len(_of("sql")) == 3
 
 
 def test_python_and_sql_blocks(tmp_path: Path) -> None:
-    first, second = _of("python")
+    first, *others = _of("python")
     printed = _run([sys.executable, "-c", first], tmp_path)
     assert printed.splitlines() == ["Write to [e-mail].", "Write to ann.lee@corp.com."]
-    _run([sys.executable, "-c", second], tmp_path)
+    for other in others:
+        _run([sys.executable, "-c", other], tmp_path)
     verdicts, generations, documents = (
         json.loads(_run(["ragtrace", "sql", "--format", "json", query.strip()], tmp_path)) for query in _of("sql")
     )
@@ -48,6 +49,12 @@ def test_python_and_sql_blocks(tmp_path: Path) -> None:
     ]
     assert {g["path"] for g in generations} == {"invoke", "stream"}
     assert {d["phase"] for d in documents} == {"retrieved", "in_prompt"}
+
+
+def test_the_example_says_what_the_readme_shows(tmp_path: Path) -> None:
+    shown, _ = _of("text")
+    printed = _run([sys.executable, str(ROOT / "examples" / "pii_middleware.py")], tmp_path)
+    assert [line for line in shown.splitlines() if line not in printed] == []
 
 
 @pytest.mark.model
@@ -60,7 +67,7 @@ def test_shell_blocks_print_what_the_readme_shows(tmp_path: Path) -> None:
     printed = _run(["bash", "-ec", demo], ROOT)
     assert "saved: same prompt, same model, greedy" in printed
     answered = _run(["bash", "-ec", question], ROOT)
-    [shown] = _of("text")
+    _, shown = _of("text")
     rows = [tuple(line.split(" · ")) for line in shown.splitlines()]
     assert rows
     for row in rows:
