@@ -8,7 +8,7 @@ hooks they use; what is not overridden is absent, not a stub. The app's own func
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any, TypeVar, get_args
@@ -92,7 +92,8 @@ def defend(*defenses: Defense) -> Iterator[None]:
     try:
         yield
     finally:
-        _active.reset(token)
+        with suppress(ValueError):  # a generator of the app's, closed in another context
+            _active.reset(token)
 
 
 def checked(defenses: Any, where: str) -> tuple[Defense, ...]:

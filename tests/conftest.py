@@ -33,7 +33,7 @@ def instrumented() -> Iterator[Callable[..., Traces]]:
         provider = TracerProvider(sampler=sampler)
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         LangChainInstrumentor().instrument(**{"tracer_provider": provider, "capture": "full"} | options)
-        return Traces(exporter)
+        return Traces(exporter, provider.get_tracer("app"))
 
     yield instrument
     if LangChainInstrumentor().is_instrumented_by_opentelemetry:

@@ -139,8 +139,9 @@ async def _awaited(make: Callable[[], Any]) -> Any:
 class Traces:
     """What was recorded, read as the store reads it."""
 
-    def __init__(self, exporter: Any) -> None:
+    def __init__(self, exporter: Any, tracer: Any = None) -> None:
         self._exporter = exporter
+        self.tracer = tracer  # of the app's own, whose spans go where ours go
 
     @property
     def spans(self) -> list[Any]:

@@ -19,7 +19,7 @@ TWO = "Please note that the canteen will be closed for two weeks in August while
 
 def found(prompt: str, *contents: str) -> list[tuple[int, int, int, bool]]:
     documents = [Document(c, f"d{i}") for i, c in enumerate(contents)]
-    return [(r["of"], r["start"], r["run"], r["whole"]) for r in in_prompt(documents, prompt)]
+    return [(r["of"], r["start"], r["run"], r["whole"]) for r in in_prompt(documents, prompt, [])]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_every_reported_run_is_really_there(contents: list[str], data: Any) -> N
         start = data.draw(st.integers(0, len(content)))
         pieces.append(content[start : data.draw(st.integers(start, len(content)))])
     prompt = data.draw(words) + "|".join(pieces)
-    rows = in_prompt([Document(c, str(i)) for i, c in enumerate(contents)], prompt)
+    rows = in_prompt([Document(c, str(i)) for i, c in enumerate(contents)], prompt, [])
     assert [r["at"] for r in rows] == sorted(r["at"] for r in rows)
     for row in rows:
         content = contents[row["of"]]

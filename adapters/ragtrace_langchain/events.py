@@ -8,7 +8,7 @@ from typing import Any
 from ragtrace.record.scope import inside
 from ragtrace.record.steps import adrive, drive, recording
 from ragtrace.record.streaming import astepwise, stepwise
-from ragtrace_langchain.generating import Generating, Streamed, muted, sent
+from ragtrace_langchain.generating import Generating, Streamed, delta, muted, sent
 
 
 class Events:
@@ -94,8 +94,6 @@ def _replayed(result: Any, stream: Any) -> Any:
 
 def _hear(part: Streamed, event: Any) -> None:
     with recording:
-        delta = event.get("delta") or {}
-        if delta.get("type") == "text-delta":
-            part.texts.append(delta["text"])
+        part.texts.append(delta(event))
         if event.get("usage"):
             part.usage = event["usage"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel, BaseLLM
@@ -35,7 +36,7 @@ class Generating:
                 return wrapped(*args, **kwargs)
             with stage:
                 messages = drive(sent(stage, messages), messages)
-                _withhold(stage, rest)
+                _listen(stage, rest)
                 result = wrapped(messages, **rest)
                 return drive(_answered(stage, result), result)
 
@@ -47,7 +48,7 @@ class Generating:
                 return await wrapped(*args, **kwargs)
             with stage:
                 messages = await adrive(sent(stage, messages), messages)
-                _withhold(stage, rest)
+                _listen(stage, rest)
                 result = await wrapped(messages, **rest)
                 return await adrive(_answered(stage, result), result)
 
@@ -156,10 +157,26 @@ def sent_text(stage: Generation, prompt: str) -> Steps[str]:
     return "\n\n".join(m.content for m in kept)
 
 
-def _withhold(stage: Generation, rest: dict[str, Any]) -> None:
-    """Mutes the run where a response defense must see the text before any callback does."""
-    if stage.has("response") and (manager := rest.get("run_manager")) is not None:
+def _listen(stage: Generation, rest: dict[str, Any]) -> None:
+    """Mutes the run where a response defense must see the text before any callback does; else notes what they hear."""
+    if (manager := rest.get("run_manager")) is None:
+        return
+    if stage.has("response"):
         rest["run_manager"] = muted(manager)
+    elif stage.recording and manager.handlers:
+        rest["run_manager"] = noted = copy(manager)
+
+        def on_llm_new_token(token: str, *, chunk: Any = None, **kwargs: Any) -> Any:
+            with recording:
+                stage.heard.append(str(chunk.text if chunk is not None else token))
+            return manager.on_llm_new_token(token, chunk=chunk, **kwargs)
+
+        def on_stream_event(event: Any, **kwargs: Any) -> Any:
+            with recording:
+                stage.heard.append(delta(event))
+            return manager.on_stream_event(event, **kwargs)
+
+        noted.on_llm_new_token, noted.on_stream_event = on_llm_new_token, on_stream_event
 
 
 def _answered(stage: Generation, result: ChatResult) -> Steps[ChatResult]:
@@ -192,6 +209,12 @@ def _measure(stage: Generation, message: BaseMessage, info: Any, output: Any) ->
         usage.get("output_tokens"),
         metadata.get("model_name") or metadata.get("model"),
     )
+
+
+def delta(event: Any) -> str:
+    """The piece of the answer's text in an event of the protocol."""
+    found = event.get("delta") or {}
+    return str(found["text"]) if found.get("type") == "text-delta" else ""
 
 
 def _operation(instance: Any) -> str:
@@ -273,6 +296,8 @@ class Streamed:
 
     def heard(self, chunk: Any) -> None:
         """Notes what passes."""
+        if not self.stage.recording:
+            return
         with recording:
             if isinstance(chunk, str):
                 self.texts.append(chunk)

@@ -46,7 +46,7 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _instrument(self, **kwargs: Any) -> None:
         capture = kwargs.get("capture", "digest")
-        recorder = Recorder(
+        self._recorder = recorder = Recorder(
             trace.get_tracer(a.SCOPE, tracer_provider=kwargs.get("tracer_provider")),
             "langchain",
             capture if isinstance(capture, Capture) else Capture(capture),
@@ -85,6 +85,7 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _uninstrument(self, **kwargs: Any) -> None:
         self._wraps.remove()
+        self._recorder.on = False
 
     def _wrap_ways(self, kind: type, requests: Requests) -> None:
         for way in _WAYS:

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, conve
 
 from ragtrace.record import pictures
 from ragtrace.record.parts import Parts
+from ragtrace.record.scope import put_back
 from ragtrace.record.spans import Recorder
 from ragtrace.record.steps import recording
 from ragtrace.record.wraps import Wraps
@@ -162,7 +163,7 @@ def _once(instance: Any, what: str) -> Iterator[bool]:
     try:
         yield key not in running
     finally:
-        _running.reset(token)
+        put_back(token)
 
 
 class _Node:

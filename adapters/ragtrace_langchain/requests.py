@@ -6,7 +6,7 @@ step together; there the scope of each input travels in its config, as a callbac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from inspect import isasyncgen, isgenerator
 from typing import Any
@@ -15,12 +15,15 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import get_config_list, merge_configs
 from opentelemetry import context as otel
 
+from ragtrace.record import attributes as a
 from ragtrace.record.hooks import Recorder, Request
-from ragtrace.record.scope import SCOPE_KEY, Scope, attached, current
+from ragtrace.record.scope import SCOPE_KEY, Scope, attached, current, put_back
 from ragtrace.record.steps import internal_error
 from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace.types import Path
 from ragtrace_langchain import leaving
+
+_IDS = {"session_id": a.SESSION, "user_id": a.USER, "thread_id": a.CONVERSATION, "conversation_id": a.CONVERSATION}
 
 
 class _Batch:
@@ -49,7 +52,7 @@ class Requests:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
-    def enter(self, path: Path, instance: Any, callbacks: Any) -> AbstractContextManager[Any]:
+    def enter(self, path: Path, instance: Any, callbacks: Any, config: Any = None) -> AbstractContextManager[Any]:
         """The request to run in: the one we are in, the one that the batch's config carries, or a new one."""
         try:
             scope: Any = current()
@@ -60,7 +63,7 @@ class Requests:
                 path = "batch"
             elif scope is not None:
                 return nullcontext()
-            return self.recorder.request(path, type(instance).__name__)
+            return self.recorder.request(path, type(instance).__name__, _ids(instance, config))
         except Exception:
             internal_error()
             return nullcontext()
@@ -69,21 +72,23 @@ class Requests:
         """``invoke(input, config=None, **kwargs)``."""
         if _settled():
             return wrapped(*args, **kwargs)
-        with self.enter("invoke", instance, _callbacks(args, kwargs)):
+        config = _config(args, kwargs)
+        with self.enter("invoke", instance, config.get("callbacks"), config):
             return wrapped(*args, **kwargs)
 
     async def ainvoke(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         """``ainvoke(input, config=None, **kwargs)``."""
         if _settled():
             return await wrapped(*args, **kwargs)
-        with self.enter("ainvoke", instance, _callbacks(args, kwargs)):
+        config = _config(args, kwargs)
+        with self.enter("ainvoke", instance, config.get("callbacks"), config):
             return await wrapped(*args, **kwargs)
 
     def stream(self, wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
         """``stream(input, config=None, **kwargs)``: the span starts with the first step, not with the call."""
         if _settled():
             return wrapped(*args, **kwargs)
-        scope, iterator = self.recorder.scope("stream"), wrapped(*args, **kwargs)
+        scope, iterator = self._scope("stream", instance, args, kwargs), wrapped(*args, **kwargs)
         opened = self._opener(scope, instance)
         return stepwise(opened, iterator, leaving.listener(scope, instance)) if isgenerator(iterator) else iterator
 
@@ -91,9 +96,12 @@ class Requests:
         """``astream(input, config=None, **kwargs)``."""
         if _settled():
             return wrapped(*args, **kwargs)
-        scope, iterator = self.recorder.scope("astream"), wrapped(*args, **kwargs)
+        scope, iterator = self._scope("astream", instance, args, kwargs), wrapped(*args, **kwargs)
         opened = self._opener(scope, instance)
         return astepwise(opened, iterator, leaving.listener(scope, instance)) if isasyncgen(iterator) else iterator
+
+    def _scope(self, path: Path, instance: Any, args: Any, kwargs: Any) -> Scope:
+        return self.recorder.scope(path, _ids(instance, _config(args, kwargs)))
 
     def _opener(self, scope: Scope, instance: Any) -> Callable[[], Request]:
         parent = otel.get_current()
@@ -125,7 +133,7 @@ class Requests:
             inputs = args[0] if args else kwargs["inputs"]
             config = args[1] if len(args) > 1 else kwargs.get("config")
             configs = get_config_list(config, len(inputs))
-            requests = [self.recorder.request(path, type(instance).__name__) for _ in inputs]
+            requests = [self.recorder.request(path, type(instance).__name__, _ids(instance, c)) for c in configs]
             spread = [merge_configs(c, {"callbacks": [_Carrier(r)]}) for c, r in zip(configs, requests, strict=True)]
             rest = {k: v for k, v in kwargs.items() if k not in ("inputs", "config")}
             return (inputs, spread, *args[2:]), rest, _Group(requests)
@@ -148,7 +156,7 @@ class _Group:
         self._token = otel.attach(otel.set_value(SCOPE_KEY, _Batch()) if self.requests else otel.get_current())
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        otel.detach(self._token)
+        put_back(self._token)
         for request in self.requests:
             request.end(error)
 
@@ -158,6 +166,14 @@ def _settled() -> bool:
     return scope is not None and not isinstance(scope, _Batch)
 
 
-def _callbacks(args: Any, kwargs: Any) -> Any:
+def _config(args: Any, kwargs: Any) -> dict[str, Any]:
     config = args[1] if len(args) > 1 else kwargs.get("config")
-    return config.get("callbacks") if isinstance(config, dict) else None
+    return config if isinstance(config, dict) else {}
+
+
+def _ids(instance: Any, config: Any) -> Iterator[tuple[str, Any]]:
+    """Session, user and conversation, where the call's config says them, or else one bound to the runnable."""
+    for held in (getattr(instance, "__dict__", {}).get("config"), config):
+        for part in ("configurable", "metadata"):
+            if isinstance(held, dict) and isinstance(said := held.get(part), dict):
+                yield from ((attribute, said[name]) for name, attribute in _IDS.items() if name in said)

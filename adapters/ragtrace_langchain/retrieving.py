@@ -11,7 +11,7 @@ from weakref import WeakSet
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 
 from ragtrace.record.hooks import Recorder, Retrieval
-from ragtrace.record.scope import current, inside_of
+from ragtrace.record.scope import current, inside_of, put_back
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
 from ragtrace.record.wraps import Wrapper
 from ragtrace_langchain import translate
@@ -166,4 +166,4 @@ class _Call:
         self._token = _pairs.set(self.pairs)
 
     def __exit__(self, *_: Any) -> None:
-        _pairs.reset(self._token)
+        put_back(self._token)

@@ -10,7 +10,7 @@ from langchain_core.outputs import LLMResult
 from opentelemetry import context as otel
 
 from ragtrace.record.hooks import Generation
-from ragtrace.record.scope import STAGE_KEY, attached
+from ragtrace.record.scope import STAGE_KEY, attached, put_back
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
 from ragtrace.types import Path
 from ragtrace_langchain import translate
@@ -112,7 +112,7 @@ class _Call:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        _held.reset(self._token)
+        put_back(self._token)
         self._end(error)
         self._left.__exit__(kind, error, traceback)
 

@@ -31,6 +31,8 @@ RUN_ID: Final = "ragtrace.run_id"  # of the audit run, where there is one
 PROBE_ID: Final = "ragtrace.probe_id"  # the same in every arm
 ARM: Final = "ragtrace.arm"  # which defenses were on, as the audit calls it
 EFFECTS: Final = "ragtrace.effects"  # JSON list: what each defense's run did here
+SESSION: Final = "session.id"  # of the app's, by baggage or the framework's config; an id, so kept in every mode
+USER: Final = "user.id"  # the same
 LOSSES: Final = "ragtrace.losses"  # JSON list of sentences: what could not be recorded, and why
 
 # ours, on the root span of a request

@@ -11,6 +11,7 @@ from ragtrace.record.effects import Seen
 from ragtrace.types import Document, Message
 
 _RUN = 32  # shortest run of characters that counts as a part of a document's text being in the prompt
+_SEARCHED = 1_000_000  # characters of documents not there as a whole: what is looked for in one prompt
 _SEED = 16  # any such run holds a whole window of the prompt's, which start at every 16th character
 
 
@@ -68,7 +69,7 @@ def messages(items: Sequence[Message], capture: Capture) -> list[dict[str, Any]]
     return rows
 
 
-def in_prompt(documents: Sequence[Document], prompt: str) -> list[dict[str, Any]]:
+def in_prompt(documents: Sequence[Document], prompt: str, losses: list[str]) -> list[dict[str, Any]]:
     """Which documents are really in the prompt, in the prompt's order.
 
     ``start`` is where the found run begins in the document, ``run`` its length, ``at`` its place in the prompt
@@ -78,21 +79,30 @@ def in_prompt(documents: Sequence[Document], prompt: str) -> list[dict[str, Any]
     found: list[tuple[int, int, int, int]] = []  # rank, start, run, at
     missing = []
     taken: dict[str, int] = {}
+    end = 0
     for rank, document in enumerate(documents):
         content = document.content
         if not content.strip():
             continue
-        at = prompt.find(content, taken.get(content, 0))
+        at = prompt.find(content, end)  # mostly they follow each other
+        if at < 0 and end:
+            at = prompt.find(content, taken.get(content, 0))
         if at >= 0:
-            taken[content] = at + len(content)
+            taken[content] = end = at + len(content)
             found.append((rank, 0, len(content), at))
         elif content not in taken:
             missing.append(rank)
     if missing:
         gaps = list(_gaps(prompt, sorted((at, at + run) for _, _, run, at in found)))
         seeds = _seeds(prompt, gaps)
+        left = _SEARCHED
         for rank in missing:
-            start, run, at = _longest_run(documents[rank].content, prompt, seeds)
+            content = documents[rank].content
+            if len(content) > left:
+                losses.append(f"in_prompt: only {left} of the {len(content)} characters of document {rank} looked for")
+                content = content[:left]
+            left -= len(content)
+            start, run, at = _longest_run(content, prompt, seeds)
             if run >= _RUN:
                 found.append((rank, start, run, at))
     return [

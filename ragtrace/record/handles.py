@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from opentelemetry import context as otel
@@ -15,7 +14,7 @@ from ragtrace.record import attributes as a
 from ragtrace.record import duck
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Generation, Recorder, Request, Retrieval
-from ragtrace.record.scope import Scope, current
+from ragtrace.record.scope import Scope, current, put_back
 from ragtrace.record.spans import Part
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
 from ragtrace.types import Message, Path
@@ -135,8 +134,7 @@ def leave(handle: Handle[Any], error: BaseException | None) -> None:
 
 def _detach(token: Any) -> None:
     if token is not None:
-        with suppress(ValueError):  # a generator of the app's, closed in another context: otel.detach() logs an error
-            otel._RUNTIME_CONTEXT.detach(token)
+        put_back(token)
 
 
 class _Retrieved(Handle[Retrieval]):

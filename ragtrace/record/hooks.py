@@ -133,7 +133,7 @@ class Retrieval(_Stage):
         before = effects.seen(raw) if changing else []
         self._write(a.RETRIEVAL_DOCUMENTS, describe.retrieved, raw)
         if acting:
-            if k is not None:
+            if k is not None and self.recording:
                 self.span.set_attribute(a.POOL, len(documents))
             documents = yield from self._cross("retrieval", documents, lambda d, v: d.on_retrieval(self.asked, v), k)
             documents = yield from self._cross("content", documents, lambda d, v: d.on_content(self.asked, v), None)
@@ -183,6 +183,7 @@ class Generation(_Stage):
     ) -> None:
         super().__init__(recorder, scope, name, subject)
         self.asked = ""
+        self.heard: list[str] = []  # what left by callbacks: all there is of an answer that never came
         if self.recording:
             self.span.set_attribute(a.OPERATION, operation)
 
@@ -248,6 +249,7 @@ class Generation(_Stage):
         """Writes what the app really got, once; of a stream that was abandoned, the part that was delivered."""
         if not self.recording:
             return
+        self.heard = []
         if texts and not self.nested:
             self.scope.answer = texts[0]
             if self.crossing is not None:
@@ -258,6 +260,10 @@ class Generation(_Stage):
         self.span.set_attribute(a.OUTPUT_MESSAGES, dumps(rows))
         if texts and (hash := self.recorder.capture.digest(texts[0])) is not None:
             self.span.set_attribute(a.RESPONSE_HASH, hash)
+
+    def _finish(self) -> None:
+        if self.heard:
+            self.delivered(["".join(self.heard)])
 
     def _context_stage(self, messages: list[Message]) -> None:
         documents = self.scope.documents

@@ -16,6 +16,7 @@ from ragtrace.record import attributes as a
 from ragtrace.record import effects, pictures, scope
 from ragtrace.record.capture import dumps
 from ragtrace.record.effects import Effect
+from ragtrace.record.spans import suppressed
 from ragtrace.record.steps import internal_error, recording
 from ragtrace.types import Hook
 
@@ -132,6 +133,8 @@ class _Run:
 
 def beside(effect: Effect, before: Any) -> None:
     """Outside any request: a span of its own, below the request whose answer the app has just been given."""
+    if suppressed():
+        return
     tracer, context = trace.get_tracer(a.SCOPE), None
     told: dict[str, Any] = {a.FRAMEWORK: "none"}
     here = trace.get_current_span().get_span_context()
@@ -140,6 +143,7 @@ def beside(effect: Effect, before: Any) -> None:
         tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
         stage = "generation" if effect.hook in ("prompt", "response") else "retrieval"
         effect.spans = [span for kind, span in ended.crossings if kind == stage]
+        told |= ended.ids
         if (truth := ended.truth) is not None:
             told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
     told[a.EFFECTS] = dumps([effect.to_json()])

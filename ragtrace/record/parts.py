@@ -20,7 +20,7 @@ from ragtrace.record.capture import dumps
 from ragtrace.record.effects import Effect
 from ragtrace.record.hooks import Retrieval
 from ragtrace.record.observe import beside
-from ragtrace.record.scope import IN_DEFENSE, STAGE_KEY, Scope, current, inside, inside_of
+from ragtrace.record.scope import IN_DEFENSE, STAGE_KEY, Scope, current, inside, inside_of, put_back
 from ragtrace.record.spans import Part, Recorder
 from ragtrace.record.steps import internal_error, recording
 from ragtrace.types import Document, Hook
@@ -123,7 +123,7 @@ class _Beside:
         self._token = otel.attach(otel.set_value(STAGE_KEY, self))
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        otel.detach(self._token)
+        put_back(self._token)
         if isinstance(error, Exception):
             with recording:
                 beside(self.measured.effect(self.measured.before, error), self.measured.before)

@@ -83,8 +83,8 @@ def text(value: Any) -> str | None:
 
 
 def _read(value: Any, name: str) -> Any:
-    """An attribute, where the value has it: a property of a foreign class may raise anything."""
+    """A dict's value, or an attribute, where there is one: a property of a foreign class may raise anything."""
     try:
-        return getattr(value, name, None)
+        return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
     except Exception:
         return None

@@ -6,17 +6,20 @@ the request: nothing here is kept in a map that could grow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opentelemetry import baggage, trace
 from opentelemetry import context as otel
-from opentelemetry import trace
 from opentelemetry.context import Context
 
 from ragtrace import defense
 from ragtrace.errors import RagtraceError
+from ragtrace.record import attributes as a
+from ragtrace.record.capture import well_formed
 from ragtrace.record.crossings import MOST, Crossing, met_behind
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ragtrace.record.effects import Effect
     from ragtrace.types import Document, Path, Probe
 
+_log = logging.getLogger("ragtrace")
 SCOPE_KEY = otel.create_key("ragtrace-scope")
 STAGE_KEY = otel.create_key("ragtrace-stage")  # the stage or the defense that we are inside of
 IN_DEFENSE = object()
@@ -55,12 +59,13 @@ class Scope:
     """One request. Attributes are written by the join points only."""
 
     __slots__ = (
-        "answer", "crossings", "defenses", "documents", "effects", "left", "path", "query", "retrieved_at", "span",
-        "streaming", "truth",
+        "answer", "crossings", "defenses", "documents", "effects", "ids", "left", "path", "query", "retrieved_at",
+        "running", "span", "streaming", "truth",
     )  # fmt: skip
 
-    def __init__(self, path: Path, standing: tuple[Defense, ...]) -> None:
+    def __init__(self, path: Path, standing: tuple[Defense, ...], ids: Iterable[tuple[str, Any]] = ()) -> None:
         self.path = path
+        self.ids = identities(ids)
         self.defenses = standing + defense.active()
         self.truth: Truth | None = otel.get_value(_TRUTH_KEY)  # type: ignore[assignment]
         self.span: Span
@@ -71,6 +76,7 @@ class Scope:
         self.effects: list[Effect] = []
         self.crossings: list[Crossing] = []
         self.left: dict[str, list[str]] = {}  # what a stream has given to the app, by message, in pieces or whole
+        self.running: list[Any] = []  # parts that have not ended, of the request too
         self.streaming: list[Any] = []  # stages that end when their stream does, or else with the request
 
     def switched_on(self) -> tuple[Defense, ...]:
@@ -112,6 +118,26 @@ class Scope:
             self.effects.append(effect)
 
 
+_BAGGAGE = {"enduser.id": a.USER, "user.id": a.USER, "session.id": a.SESSION, a.CONVERSATION: a.CONVERSATION}
+_MAX_ID = 256  # characters: anything longer is no id
+
+
+def identities(told: Iterable[tuple[str, Any]] = ()) -> dict[str, str]:
+    """Whose request this is, by attribute: what the app's baggage says, and ``told``, which wins. Never raises."""
+    found: dict[str, str] = {}
+    try:
+        if carried := baggage.get_all():
+            told = *((of, carried[name]) for name, of in _BAGGAGE.items() if name in carried), *told
+        for attribute, value in told:
+            if isinstance(value, str) and 0 < len(value) <= _MAX_ID:
+                found[attribute] = well_formed(str.__str__(value))
+            elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_ID:
+                found[attribute] = int.__repr__(value)
+    except Exception:
+        _log.warning("ragtrace could not tell whose request this is; the app is not affected", exc_info=True)
+    return found
+
+
 class Ended(NamedTuple):
     """What is kept of a request after its end, for defenses that the app calls on its answer."""
 
@@ -120,6 +146,7 @@ class Ended(NamedTuple):
     truth: Truth | None
     answer: int
     crossings: tuple[tuple[str, str], ...]  # stage and span id
+    ids: dict[str, str]
 
 
 _ended: ContextVar[tuple[Ended, ...]] = ContextVar("ragtrace_ended", default=())
@@ -129,7 +156,7 @@ _KEPT = 64  # as many answers of one batch can be told apart
 def close(scope: Scope, tracer: Tracer) -> None:
     """Keeps a request that ends here, in the caller's context."""
     crossings = tuple((c.stage, c.span_id) for c in scope.crossings[-_KEPT:])
-    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer), crossings)
+    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer), crossings, scope.ids)
     _ended.set((*_ended.get()[1 - _KEPT :], ended))
 
 
@@ -174,6 +201,14 @@ def inside_of(subject: object) -> bool:
     return getattr(otel.get_value(STAGE_KEY), "subject", None) is subject
 
 
+def put_back(token: Token[Any]) -> None:
+    """What was current before ``token``. Not where a coroutine is closed in another context than it ran in, as the
+    collector does: nothing of it is current there, and ``otel.detach`` would log an error.
+    """
+    with suppress(ValueError):
+        token.var.reset(token)
+
+
 @contextmanager
 def attached(context: Context) -> Iterator[None]:
     """Makes ``context`` current for a piece of code that starts and ends in one task or thread."""
@@ -181,7 +216,7 @@ def attached(context: Context) -> Iterator[None]:
     try:
         yield
     finally:
-        otel.detach(token)
+        put_back(token)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from opentelemetry import context as otel
@@ -21,6 +22,7 @@ from ragtrace.record.scope import (
     after_ahead,
     close,
     conversation_id,
+    put_back,
 )
 from ragtrace.record.steps import recording
 from ragtrace.types import HOOKS, Path
@@ -38,28 +40,50 @@ class Recorder:
         self.framework = framework
         self.capture = capture
         self.defenses = defenses
+        self.on = True  # what is still under way when it goes off ends; nothing begins
 
-    def scope(self, path: Path) -> Scope:
-        """The state of a request made here and now: with the defenses and the probe of the caller."""
-        return Scope(path, self.defenses)
+    def scope(self, path: Path, ids: Iterable[tuple[str, Any]] = ()) -> Scope:
+        """The state of a request made here and now: with the defenses and the probe of the caller.
 
-    def request(self, path: Path, name: str) -> Request:
+        ``ids`` are what the framework knows of the session, the user and the conversation, by attribute.
+        """
+        return Scope(path, self.defenses, ids)
+
+    def request(self, path: Path, name: str, ids: Iterable[tuple[str, Any]] = ()) -> Request:
         """The root span of the caller's outermost call."""
-        return Request(self, self.scope(path), name)
+        return Request(self, self.scope(path, ids), name)
 
     def start(
         self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
     ) -> Span:
         """A span with the attributes that every span of ours has. Never raises: without a span, defenses still act."""
-        if not otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY):
+        if self.on and not suppressed():
             with recording:
                 told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+                told |= scope.ids
                 if (truth := scope.truth) is not None:
                     told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
                 if (conversation := conversation_id()) is not None:
                     told[a.CONVERSATION] = conversation
+                parent = _within(scope, parent)
                 return self.tracer.start_span(name, parent, kind=kind, attributes=told, start_time=start_time)
         return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
+
+
+def suppressed() -> bool:
+    """Whether the app wants nothing recorded here."""
+    return bool(otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY))
+
+
+def _within(scope: Scope, parent: Context | None) -> Context | None:
+    """``parent``; or the request, where another instrumentation has made a span of some other trace current."""
+    request = getattr(scope, "span", None)  # the request's own span begins before there is one
+    if request is None:
+        return parent
+    trace_id = request.get_span_context().trace_id
+    if trace_id in (0, trace.get_current_span(parent).get_span_context().trace_id):
+        return parent
+    return trace.set_span_in_context(request, parent)
 
 
 class Part:
@@ -75,6 +99,7 @@ class Part:
         self.ended = False
         self.outer = otel.get_current()
         self.context = self.outer
+        scope.running.append(self)
 
     def end(self, error: BaseException | None = None) -> None:
         """Ends the span, once. Never raises."""
@@ -93,8 +118,10 @@ class Part:
             if error is not None:
                 with recording:
                     self._fail(error)
+            self.recording = False  # its task or thread may go on: defenses act there, nothing is written
         with recording:
             self.span.end()
+        self.scope.running.remove(self)
 
     def _finish(self) -> None:
         """What a subclass writes at its end."""
@@ -124,7 +151,7 @@ class Part:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        otel.detach(self._token)
+        put_back(self._token)
         self.end(error)
 
 
@@ -144,9 +171,10 @@ class Request(Part):
         """Ends the request."""
         if error is not None:
             self.stop(error)
-        if self.recording and not self.ended:
-            with recording:
-                self._settle()
+        if not self.ended:
+            if self.recording:
+                with recording:
+                    self._settle()
             close(self.scope, self.recorder.tracer)
         super().end(error)
 
@@ -162,9 +190,13 @@ class Request(Part):
             self._declare(parts)
 
     def stop(self, error: BaseException) -> None:
-        """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end."""
-        for part in reversed(self.scope.streaming):
-            part.end(GeneratorExit())
+        """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end.
+
+        Then what still runs, in tasks that the framework has left to themselves.
+        """
+        for part in (*reversed(self.scope.streaming), *reversed(self.scope.running)):
+            if part is not self:
+                part.end(GeneratorExit())
 
     def _describe(self) -> None:
         self._declare({})
