@@ -24,7 +24,7 @@ from ragtrace.report.terminal import harmless, table
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     bench = Bench(tmp_path / "t.duckdb")
-    with bench.span("a\x1b[31m\u202eb", {"n": 1}, scope="app"):
+    with bench.span("a\x1b[31m\u202eb", {"n":1}, scope="app"):
         pass
     bench.open().close()
     return bench.database
@@ -89,7 +89,7 @@ def test_csv_holds_every_type(database: Path) -> None:
 
 def test_parquet_holds_the_answer_or_says_what_it_cannot(database: Path) -> None:
     out = _written(database, "SELECT name, attributes FROM spans", "parquet")
-    assert pq.read_table(out).to_pylist() == [{"name": "a\x1b[31m\u202eb", "attributes": '{"n": 1}'}]
+    assert pq.read_table(out).to_pylist() == [{"name": "a\x1b[31m\u202eb", "attributes": '{"n":1}'}]
     with pytest.raises(UsageError, match=r"Parquet cannot hold this answer .* cast the column"):
         ask(database, "SELECT INTERVAL 1 DAY AS v", "parquet", database.with_name("no.parquet"), Console())
     with pytest.raises(UsageError, match="say where it goes with --out FILE"):

@@ -30,6 +30,8 @@ def listener(scope: Scope, instance: Any) -> Heard | None:
         return None
 
     def heard(item: Any) -> None:
+        if not scope.span.is_recording():
+            return
         with recording:
             for key, text, whole in _texts(item, ""):
                 pieces = scope.left.get(key)

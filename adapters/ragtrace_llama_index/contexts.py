@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from opentelemetry import context as otel
 from opentelemetry.context import Context
+
+from ragtrace.record.scope import put_back
 
 
 class within:  # noqa: N801
@@ -22,8 +23,7 @@ class within:  # noqa: N801
         self._token = otel.attach(self._context)
 
     def __exit__(self, *_: Any) -> None:
-        with suppress(ValueError):  # otel.detach would log it
-            self._token.var.reset(self._token)
+        put_back(self._token)
 
 
 def cause(error: BaseException) -> BaseException:

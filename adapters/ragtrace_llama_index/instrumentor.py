@@ -49,7 +49,7 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _instrument(self, **kwargs: Any) -> None:
         capture = kwargs.get("capture", "digest")
-        recorder = Recorder(
+        self._recorder = recorder = Recorder(
             trace.get_tracer(a.SCOPE, tracer_provider=kwargs.get("tracer_provider")),
             "llama_index",
             capture if isinstance(capture, Capture) else Capture(capture),
@@ -84,6 +84,7 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _uninstrument(self, **kwargs: Any) -> None:
         self._wraps.remove()
+        self._recorder.on = False
 
     def _wrap_function(self, name: str, wrapper: Wrapper) -> None:
         """Wraps a function of ``async_utils``, also in the modules that have imported it by its name."""

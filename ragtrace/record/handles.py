@@ -57,6 +57,11 @@ def recorder() -> Recorder:
     return known[1]
 
 
+def _of(framework: Recorder) -> Recorder:
+    """For a stage without a framework inside a framework's request: it goes where that goes."""
+    return framework if framework.framework == "none" else Recorder(framework.tracer, "none", framework.capture)
+
+
 # what a `with` opens
 
 
@@ -69,8 +74,11 @@ class Handle(Generic[P]):
         self._part: P | None = None
         self._entered: list[tuple[Part, Any]] = []
         try:
-            by, here = recorder(), current()
-            if not isinstance(here, Scope):
+            here = current()
+            if isinstance(here, Scope):
+                by = _of(here.recorder)
+            else:
+                by = recorder()
                 here = scope or by.scope(path)
                 self._into(Request(by, here, name))
             if make is not None:
@@ -294,19 +302,21 @@ class AsyncGenerationStage(_Generated[Given]):
 class ContextStage(Handle[Part]):
     """``with ragtrace.context()``: where the prompt is made.
 
-    The generation stage writes what of the documents stands in its prompt, as the context stage's span: that one then
-    begins here. Where no generation can do so (there are no documents, or making the prompt failed) it is written here.
+    The generation stage writes what of the documents stands in its prompt, as the context stage's span, with the times
+    of this block. Where none can (there are no documents, or making the prompt failed) the span is written here.
     """
 
     def __init__(self, path: Path, name: str) -> None:
         super().__init__(path, name)
         self._since = time.time_ns()
         self._scope = current()
-        if isinstance(self._scope, Scope):
-            self._scope.retrieved_at = self._since
 
     def _write(self, error: BaseException | None) -> None:
-        if isinstance(self._scope, Scope) and (error is not None or not self._scope.documents):
-            span = recorder().start("context", SpanKind.INTERNAL, self._scope, None, self._since)
+        if not isinstance(self._scope, Scope):
+            return
+        self._scope.assembled = (self._since, time.time_ns())
+        if error is not None or not self._scope.documents:
+            by = _of(self._scope.recorder)
+            span = by.start("context", SpanKind.INTERNAL, self._scope, None, self._since)
             span.set_attribute(a.STAGE, "context")
-            Part(recorder(), self._scope, span).end(error)
+            Part(by, self._scope, span).end(error)

@@ -275,7 +275,7 @@ class Generation(_Stage):
                 row["hash"] = hash
             if not row["whole"] and (text := self.recorder.capture.text(piece)) is not None:
                 row["content"] = text  # a whole one is found again by its hash
-        since = self.scope.retrieved_at or None
+        since, until = self.scope.assembled or (self.scope.retrieved_at or None, None)
         span = self.recorder.start("context", SpanKind.INTERNAL, self.scope, self.outer, since)
         span.set_attributes({a.STAGE: "context", a.IN_PROMPT: dumps(rows)})
-        span.end()
+        span.end(until)

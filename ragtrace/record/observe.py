@@ -138,13 +138,13 @@ def beside(effect: Effect, before: Any) -> None:
     tracer, context = trace.get_tracer(a.SCOPE), None
     told: dict[str, Any] = {a.FRAMEWORK: "none"}
     here = trace.get_current_span().get_span_context()
-    ended = None if effect.hook == "query" else scope.ended_with(before)
-    if ended is not None and (not here.is_valid or here.trace_id == ended.span.trace_id):
-        tracer, context = ended.tracer, trace.set_span_in_context(trace.NonRecordingSpan(ended.span))
+    asked = None if effect.hook == "query" else scope.asked_with(before)
+    if asked is not None and (not here.is_valid or here.trace_id == asked.span.trace_id):
+        tracer, context = asked.tracer, trace.set_span_in_context(trace.NonRecordingSpan(asked.span))
         stage = "generation" if effect.hook in ("prompt", "response") else "retrieval"
-        effect.spans = [span for kind, span in ended.crossings if kind == stage]
-        told |= ended.ids
-        if (truth := ended.truth) is not None:
+        effect.spans = [span for kind, span in asked.crossings if kind == stage]
+        told |= asked.ids
+        if (truth := asked.truth) is not None:
             told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
     told[a.EFFECTS] = dumps([effect.to_json()])
     with tracer.start_as_current_span(f"defense {effect.defense}", context, attributes=told) as span:

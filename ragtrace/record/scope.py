@@ -59,8 +59,8 @@ class Scope:
     """One request. Attributes are written by the join points only."""
 
     __slots__ = (
-        "answer", "crossings", "defenses", "documents", "effects", "ids", "left", "path", "query", "retrieved_at",
-        "running", "span", "streaming", "truth",
+        "answer", "assembled", "crossings", "defenses", "documents", "effects", "ids", "left", "path", "query",
+        "recorder", "retrieved_at", "running", "span", "streaming", "truth",
     )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...], ids: Iterable[tuple[str, Any]] = ()) -> None:
@@ -73,6 +73,8 @@ class Scope:
         self.answer: str | None = None
         self.documents: list[Document] = []
         self.retrieved_at = 0
+        self.assembled: tuple[int, int] | None = None  # when the app says that it made the prompt (nanoseconds)
+        self.recorder: Any = None
         self.effects: list[Effect] = []
         self.crossings: list[Crossing] = []
         self.left: dict[str, list[str]] = {}  # what a stream has given to the app, by message, in pieces or whole
@@ -138,33 +140,44 @@ def identities(told: Iterable[tuple[str, Any]] = ()) -> dict[str, str]:
     return found
 
 
-class Ended(NamedTuple):
-    """What is kept of a request after its end, for defenses that the app calls on its answer."""
+class Asked:
+    """What is kept of a request, in its caller's context, for defenses that the app calls on its answer.
 
-    span: SpanContext
-    tracer: Tracer
-    truth: Truth | None
-    answer: int
-    crossings: tuple[tuple[str, str], ...]  # stage and span id
-    ids: dict[str, str]
+    It is there from the request's beginning: a stream may be read, and end, in another thread or task.
+    """
+
+    __slots__ = ("answer", "crossings", "ids", "span", "tracer", "truth")
+
+    def __init__(self, scope: Scope, tracer: Tracer) -> None:
+        self.span: SpanContext = scope.span.get_span_context()
+        self.tracer = tracer
+        self.truth = scope.truth
+        self.ids = scope.ids
+        self.answer: int | None = None
+        self.crossings: tuple[tuple[str, str], ...] = ()  # stage and span id
+
+    def ended(self, scope: Scope) -> None:
+        """Keeps what its answer was, and which stages it had."""
+        self.answer = hash(scope.answer)
+        self.crossings = tuple((c.stage, c.span_id) for c in scope.crossings[-_KEPT:])
 
 
-_ended: ContextVar[tuple[Ended, ...]] = ContextVar("ragtrace_ended", default=())
+_asked: ContextVar[tuple[Asked, ...]] = ContextVar("ragtrace_asked", default=())
 _KEPT = 64  # as many answers of one batch can be told apart
 
 
-def close(scope: Scope, tracer: Tracer) -> None:
-    """Keeps a request that ends here, in the caller's context."""
-    crossings = tuple((c.stage, c.span_id) for c in scope.crossings[-_KEPT:])
-    ended = Ended(scope.span.get_span_context(), tracer, scope.truth, hash(scope.answer), crossings, scope.ids)
-    _ended.set((*_ended.get()[1 - _KEPT :], ended))
+def ask(scope: Scope, tracer: Tracer) -> Asked:
+    """Keeps a request that begins here, in the caller's context."""
+    asked = Asked(scope, tracer)
+    _asked.set((*_asked.get()[1 - _KEPT :], asked))
+    return asked
 
 
-def ended_with(text: object) -> Ended | None:
-    """The latest request that ended here with the answer ``text``, else the latest one; ``None`` if there was none."""
-    kept = _ended.get()
+def asked_with(text: object) -> Asked | None:
+    """The latest request made here whose answer was ``text``, else the latest one; ``None`` if there was none."""
+    kept = _asked.get()
     told = hash(text) if isinstance(text, str) else None
-    return next((e for e in reversed(kept) if e.answer == told), kept[-1] if kept else None)
+    return next((e for e in reversed(kept) if told is not None and e.answer == told), kept[-1] if kept else None)
 
 
 _ahead: ContextVar[SpanContext | None] = ContextVar("ragtrace_ahead", default=None)

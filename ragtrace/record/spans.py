@@ -20,7 +20,7 @@ from ragtrace.record.scope import (
     SCOPE_KEY,
     Scope,
     after_ahead,
-    close,
+    ask,
     conversation_id,
     put_back,
 )
@@ -47,7 +47,9 @@ class Recorder:
 
         ``ids`` are what the framework knows of the session, the user and the conversation, by attribute.
         """
-        return Scope(path, self.defenses, ids)
+        scope = Scope(path, self.defenses, ids)
+        scope.recorder = self
+        return scope
 
     def request(self, path: Path, name: str, ids: Iterable[tuple[str, Any]] = ()) -> Request:
         """The root span of the caller's outermost call."""
@@ -163,6 +165,7 @@ class Request(Part):
         scope.span = self.span
         self.effects = scope.effects
         self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
+        self.asked = ask(scope, recorder.tracer)
         if self.recording:
             with recording:
                 self._describe()
@@ -175,7 +178,7 @@ class Request(Part):
             if self.recording:
                 with recording:
                     self._settle()
-            close(self.scope, self.recorder.tracer)
+            self.asked.ended(self.scope)
         super().end(error)
 
     def _settle(self) -> None:
