@@ -54,7 +54,7 @@ def test_a_chat_engines_stream_that_a_task_has_read(llama_traces: Traces) -> Non
     assert met(llama_traces) == [("house", True)]
 
 
-@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")  # LlamaIndex's own
+@pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")  # workflows' own
 def test_an_agents_answer(llama_traces: Traces) -> None:
     mask = ragtrace.observe(hook="response", name="house")(masked)
 
