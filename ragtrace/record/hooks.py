@@ -31,6 +31,7 @@ from ragtrace.types import Document, Hook, Message, Stage
 __all__ = ["Generation", "Recorder", "Request", "Retrieval"]
 
 T = TypeVar("T")
+_MAX_HASHES = 1_000  # texts of one request
 
 
 class _Stage(Part):
@@ -38,20 +39,19 @@ class _Stage(Part):
 
     stage: Stage
 
-    def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
-        super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope))
-        self.subject = subject
+    def __init__(self, recorder: Recorder, scope: Scope, name: str, operation: str, subject: object) -> None:
         outer = inside()
+        more: dict[str, Any] = {a.STAGE: self.stage, a.OPERATION: operation}
+        if outer is not None:
+            more[a.NESTED] = True
+        super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope, more=more))
+        self.subject = subject
         self.nested = outer is not None
         self.crossing: Crossing | None = getattr(outer, "crossing", None)
         if not self.nested and self.recording:
             self.crossing = scope.crosses(self.stage, self.span)
         self.defenses = () if self.nested else scope.switched_on()
         self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, self))
-        if self.recording:
-            self.span.set_attribute(a.STAGE, self.stage)
-            if self.nested:
-                self.span.set_attribute(a.NESTED, True)
 
     def _text(self, attribute: str, text: str) -> None:
         if self.recording:
@@ -105,7 +105,7 @@ class Retrieval(_Stage):
     stage: Stage = "retrieval"
 
     def __init__(self, recorder: Recorder, scope: Scope, name: str, subject: object = None) -> None:
-        super().__init__(recorder, scope, name, subject)
+        super().__init__(recorder, scope, name, "retrieval", subject)
         self.asked = ""
         self.before: list[Document] | None = None  # the documents that the first part inside was given
         self.parts: list[Document] = []  # what the last part inside left of them
@@ -151,7 +151,11 @@ class Retrieval(_Stage):
     def _write(self, attribute: str, rows: Callable[..., list[dict[str, Any]]], *documents: Any) -> None:
         if self.recording:
             with recording:
-                self.span.set_attribute(attribute, dumps(rows(*documents, self.recorder.capture, self.losses)))
+                written = rows(*documents, self.recorder.capture, self.losses)
+                self.span.set_attribute(attribute, dumps(written))
+                if attribute is a.RETRIEVAL_DOCUMENTS and len(self.scope.hashes) < _MAX_HASHES:
+                    for row, document in zip(written, *documents, strict=True):
+                        self.scope.hashes[document.content] = row.get("hash")
 
     def _cross(
         self, hook: Hook, documents: list[Document], call: Callable[[Defense, list[Document]], Any], k: int | None
@@ -160,9 +164,6 @@ class Retrieval(_Stage):
             hook, documents, lambda d, v: call(d, list(v)), _copies, _compared, lambda before, _: before, lambda _: []
         )
         return kept if k is None else kept[:k]
-
-    def _finish(self) -> None:
-        self.span.set_attribute(a.OPERATION, "retrieval")
 
 
 def _copies(documents: list[Document]) -> list[Document]:
@@ -181,11 +182,9 @@ class Generation(_Stage):
     def __init__(
         self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat", subject: object = None
     ) -> None:
-        super().__init__(recorder, scope, name, subject)
+        super().__init__(recorder, scope, name, operation, subject)
         self.asked = ""
         self.heard: list[str] = []  # what left by callbacks: all there is of an answer that never came
-        if self.recording:
-            self.span.set_attribute(a.OPERATION, operation)
 
     def prompt(self, messages: list[Message]) -> Steps[list[Message]]:
         """Runs the ``prompt`` hook; returns the messages for the model."""
@@ -271,11 +270,11 @@ class Generation(_Stage):
         for row in rows:
             document = documents[row["of"]]
             piece = document.content[row["start"] : row["start"] + row["run"]]
-            if (hash := self.recorder.capture.digest(piece)) is not None:
+            hash = self.scope.hashes.get(piece) if row["whole"] else None
+            if (hash := hash or self.recorder.capture.digest(piece)) is not None:
                 row["hash"] = hash
             if not row["whole"] and (text := self.recorder.capture.text(piece)) is not None:
                 row["content"] = text  # a whole one is found again by its hash
         since, until = self.scope.assembled or (self.scope.retrieved_at or None, None)
-        span = self.recorder.start("context", SpanKind.INTERNAL, self.scope, self.outer, since)
-        span.set_attributes({a.STAGE: "context", a.IN_PROMPT: dumps(rows)})
-        span.end(until)
+        told = {a.STAGE: "context", a.IN_PROMPT: dumps(rows)}
+        self.recorder.start("context", SpanKind.INTERNAL, self.scope, self.outer, since, told).end(until)

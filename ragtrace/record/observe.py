@@ -68,6 +68,7 @@ def observe(*, hook: Hook, name: str | None = None, arg: str | None = None) -> C
                     run.failed(error)
                     raise
 
+            awrapper.__ragtrace_observed__ = (hook, known, arg)  # type: ignore[attr-defined]
             return cast("F", awrapper)
 
         @functools.wraps(function)
@@ -79,6 +80,7 @@ def observe(*, hook: Hook, name: str | None = None, arg: str | None = None) -> C
                 run.failed(error)
                 raise
 
+        wrapper.__ragtrace_observed__ = (hook, known, arg)  # type: ignore[attr-defined]
         return cast("F", wrapper)
 
     return decorate

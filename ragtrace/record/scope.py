@@ -59,8 +59,8 @@ class Scope:
     """One request. Attributes are written by the join points only."""
 
     __slots__ = (
-        "answer", "assembled", "crossings", "defenses", "documents", "effects", "ids", "left", "path", "query",
-        "recorder", "retrieved_at", "running", "span", "streaming", "truth",
+        "answer", "assembled", "crossings", "defenses", "documents", "effects", "hashes", "ids", "left", "path",
+        "query", "recorder", "retrieved_at", "running", "span", "streaming", "told", "truth",
     )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...], ids: Iterable[tuple[str, Any]] = ()) -> None:
@@ -72,9 +72,11 @@ class Scope:
         self.query: str | None = None
         self.answer: str | None = None
         self.documents: list[Document] = []
+        self.hashes: dict[str, str | None] = {}  # of texts that were retrieved
         self.retrieved_at = 0
         self.assembled: tuple[int, int] | None = None  # when the app says that it made the prompt (nanoseconds)
         self.recorder: Any = None
+        self.told: dict[str, Any] = {}  # the attributes that every span of the request has
         self.effects: list[Effect] = []
         self.crossings: list[Crossing] = []
         self.left: dict[str, list[str]] = {}  # what a stream has given to the app, by message, in pieces or whole

@@ -48,7 +48,7 @@ class Recorder:
         ``ids`` are what the framework knows of the session, the user and the conversation, by attribute.
         """
         scope = Scope(path, self.defenses, ids)
-        scope.recorder = self
+        scope.recorder, scope.told = self, self._told(scope)
         return scope
 
     def request(self, path: Path, name: str, ids: Iterable[tuple[str, Any]] = ()) -> Request:
@@ -56,20 +56,31 @@ class Recorder:
         return Request(self, self.scope(path, ids), name)
 
     def start(
-        self, name: str, kind: SpanKind, scope: Scope, parent: Context | None = None, start_time: int | None = None
+        self,
+        name: str,
+        kind: SpanKind,
+        scope: Scope,
+        parent: Context | None = None,
+        start_time: int | None = None,
+        more: dict[str, Any] | None = None,
     ) -> Span:
         """A span with the attributes that every span of ours has. Never raises: without a span, defenses still act."""
         if self.on and not suppressed():
             with recording:
-                told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
-                told |= scope.ids
-                if (truth := scope.truth) is not None:
-                    told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
-                if (conversation := conversation_id()) is not None:
-                    told[a.CONVERSATION] = conversation
+                told = scope.told if scope.recorder is self else self._told(scope)
                 parent = _within(scope, parent)
-                return self.tracer.start_span(name, parent, kind=kind, attributes=told, start_time=start_time)
+                given = told | more if more else told
+                return self.tracer.start_span(name, parent, kind=kind, attributes=given, start_time=start_time)
         return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
+
+    def _told(self, scope: Scope) -> dict[str, Any]:
+        told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+        told |= scope.ids
+        if (truth := scope.truth) is not None:
+            told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+        if (conversation := conversation_id()) is not None:
+            told[a.CONVERSATION] = conversation
+        return told
 
 
 def suppressed() -> bool:
