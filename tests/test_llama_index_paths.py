@@ -119,6 +119,7 @@ def _made(table: dict[str, Any], name: str, path: str) -> Any:
 
 @pytest.mark.parametrize(("name", "path"), _cases(PIPELINES))
 def test_the_app_gets_what_it_got_before(llama_instrumented: Any, name: str, path: str) -> None:
+    """llama_index#16283, #18757: no root ends before its children."""
     _, methods, wanted = PIPELINES[name]
     inputs = _inputs(name, methods)
     expected = _call(path, methods, _made(PIPELINES, name, path), inputs)
