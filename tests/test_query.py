@@ -24,7 +24,7 @@ from ragtrace.report.terminal import harmless, table
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     bench = Bench(tmp_path / "t.duckdb")
-    with bench.span("a\x1b[31m\u202eb", {"n":1}, scope="app"):
+    with bench.span("a\x1b[31m\u202eb", {"n": 1}, scope="app"):
         pass
     bench.open().close()
     return bench.database
