@@ -2,7 +2,7 @@
 
 Why random: a canary decides about generated text only if nothing but the document can have put it there. So
 each one is drawn at random and checked mechanically to share no word with what the defenses write by
-themselves (``Defense.constants()``), with the scorer's lexicon (``ragtrace.ner.vocabulary()``) and with the
+themselves (``Defense.constants()``), with any word list of ours, so with the scorer's lexicon, and with the
 corpus (Mind the Hook, step 3; there a fixed form ``operator_N@acmetest-internal.canary`` was used, which
 looks like a placeholder, and which a model can continue from one example to the next).
 A made-up word has three syllables and carries 23 bits, so an e-mail or person canary carries 46.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -79,8 +80,8 @@ def mint(
 ) -> list[str]:
     """``n`` canaries of each family, in the order of ``families``; all different, in no word alike.
 
-    :param avoid: strings the canaries must not resemble: all defenses' ``constants()``. The scorer's lexicon
-        is always avoided as well.
+    :param avoid: strings the canaries must not resemble: the ``constants()`` of the audit's defenses. Those of all
+        installed defenses, as they are made without arguments, and our word lists are always avoided as well.
     :param texts: the corpus, none of whose words may be in a canary.
     :raises UsageError: for n < 1 or an unknown family.
     :raises InputError: if no string outside ``avoid`` and ``texts`` is found.
@@ -88,7 +89,7 @@ def mint(
     if n < 1:
         raise UsageError(f"{n} canaries asked for; expected n ≥ 1")
     _check_families(families)
-    taken = {w for text in (*avoid, *texts) for w in _words(text)}
+    taken = {w for text in (*avoid, *texts) for w in _words(text)} | _constants()
     rng = random.Random(f"canaries {seed}")  # noqa: S311 (seeded on purpose)
     return [_draw(rng, family, taken) for family in families for _ in range(n)]
 
@@ -148,6 +149,15 @@ def scan(text: str, canaries: Iterable[Canary]) -> list[Canary]:
     return [c for c in canaries if c.text in text]
 
 
+def resembling(canaries: Iterable[str], avoid: Iterable[str]) -> list[str]:
+    """Words that the canaries share with ``avoid`` or the scorer's lexicon: none of them should, whoever made them."""
+    from ragtrace import ner
+
+    taken = {w for text in avoid for w in _words(text)}
+    lexicon = ner.vocabulary()
+    return sorted({w for canary in canaries for w in _words(canary) if w in taken or w in lexicon})
+
+
 def _draw(rng: random.Random, family: str, taken: set[str]) -> str:
     """One canary of the family; its words are added to ``taken``."""
     for _ in range(TRIES):
@@ -178,10 +188,23 @@ def _words(text: str) -> set[str]:
 
 @cache
 def _lexicon() -> frozenset[str]:
+    """The words of every list that the scorer has: also of those that only stop a match."""
     # imported here: the scorer belongs to the analyst's side and is not needed to import this module
-    from ragtrace import ner
+    from ragtrace import lexicons
 
-    return frozenset(w for entry in ner.vocabulary() for w in _words(entry))
+    return frozenset(w for name in lexicons.names() for entry in lexicons.load(name) for w in _words(entry))
+
+
+@cache
+def _constants() -> frozenset[str]:
+    """The words of every installed defense that can be made without arguments."""
+    from ragtrace import defenses
+
+    found: set[str] = set()
+    for defense in defenses.load().values():
+        with suppress(Exception):  # one that needs arguments: its constants come by ``avoid``
+            found |= {w for text in defense().constants() for w in _words(text)}
+    return frozenset(found)
 
 
 def _insert(content: str, sentence: str, rng: random.Random) -> str:

@@ -177,7 +177,7 @@ def _ran(bench: Bench, claims: dict[str, list[str]], *effects: Any) -> None:
         ("unchanged", "conditional", "dormant"),
         ("unchanged", None, "dormant"),
         ("unchanged", "unknown", "unknown"),
-        ("unchanged", "dead", "unknown"),
+        ("unchanged", "dead", "pass_through"),
         ("error", "active", "error"),
         ("error", None, "error"),
     ],
@@ -197,7 +197,56 @@ def test_verdicts_join_source_and_run_time(bench: Bench, status: str, source: st
         )
     if source == "stub" and status == "changed":
         evidence.append("source and run time disagree: the run time is right")
+    if source in ("active", "conditional") and status == "unchanged":
+        evidence.append("it met nothing to change in this traffic")
     assert found["evidence"] == "; ".join(evidence)
+
+
+TRIED = {"email": "changes", "plain": "leaves"}
+
+
+@pytest.mark.parametrize(
+    ("status", "source", "battery", "verdict", "says"),
+    [
+        ("unchanged", "active", TRIED, "dormant", "the battery says it acts on email; it met nothing to change"),
+        ("unchanged", "active", {"email": "leaves"}, "dormant", "could not make it act (3 specimens of 1 families)"),
+        ("unchanged", "stub", {"email": "leaves"}, "silent_stub", "could not make it act"),
+        ("unchanged", "stub", TRIED, "dormant", "source and battery disagree: the battery is right"),
+        ("unchanged", "dead", TRIED, "dormant", "source and battery disagree: the battery is right"),
+        ("unchanged", "dead", {"email": "leaves"}, "pass_through", "could not make it act"),
+        ("unchanged", "unknown", TRIED, "dormant", "the battery says it acts on email; it met nothing to change"),
+        ("unchanged", "unknown", {"email": "leaves"}, "unknown", "could not make it act"),
+        ("unchanged", None, {"email": "error"}, "dormant", "the battery could not try it: OSError"),
+        ("changed", "active", {"email": "leaves"}, "active", "battery and run time disagree: it acts on what"),
+        ("changed", "stub", TRIED, "active", "source and run time disagree: the run time is right"),
+        (None, "stub", TRIED, "not_run", "source and battery disagree: the battery is right"),
+        (None, None, TRIED, "not_run", "its hook was never crossed here; the battery says it acts on email"),
+    ],
+)
+def test_three_witnesses(bench: Bench, status: Any, source: Any, battery: Any, verdict: str, says: str) -> None:
+    if status is not None:
+        _ran(bench, {"m": ["content"]}, effect("m", "content", status))
+    with bench.open() as db:
+        if source is not None:
+            db.execute("INSERT INTO inventory_data VALUES ('m', 'duck', 'content', ?, 'app.py', 7, NULL)", [source])
+        for family, found in battery.items():
+            error = "OSError" if found == "error" else None
+            columns, values = "defense, hook, family, status, n, error", [family, found, error]
+            db.execute(f"INSERT INTO battery_data ({columns}) VALUES ('m', 'content', ?, ?, 3, ?)", values)
+        [row] = rows(db, "FROM verdicts")
+    assert (row["verdict"], row["source_status"]) == (verdict, source)
+    assert says in row["evidence"]
+
+
+def test_verdicts_by_path(bench: Bench) -> None:
+    for path, missed in (("invoke", False), ("stream", True), ("stream", True)):
+        with bench.request(path, declared={"m": ["response"]}):
+            ran = [] if missed else [effect("m", "response")]
+            with bench.stage("generation", path, effects=ran):
+                pass
+    with bench.open() as db:
+        found = "SELECT path, crossings, bypassed, runs, changed FROM verdict_paths ORDER BY path"
+        assert db.execute(found).fetchall() == [("invoke", 1, 0, 1, 1), ("stream", 2, 2, 0, 0)]
 
 
 def test_verdicts_of_what_did_not_run(bench: Bench) -> None:

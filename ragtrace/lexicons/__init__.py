@@ -13,6 +13,11 @@ def load(name: str) -> frozenset[str]:
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
+def names() -> list[str]:
+    """The names of all lists."""
+    return sorted(f.name.removesuffix(".txt") for f in files(__name__).iterdir() if f.name.endswith(".txt"))
+
+
 class Words:
     """The lexicons as :mod:`ragtrace.ner` asks them; names are looked up after ``str.casefold``."""
 

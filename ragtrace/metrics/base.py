@@ -28,7 +28,8 @@ class Result:
     """One arm's number: a row of the ``results`` view, before interpretability is joined to it.
 
     ``value`` is ``None`` (never 0) where there is no data, and ``reason`` then says why.
-    ``parameters`` go into the signature.
+    ``parameters`` go into the signature. ``reversal`` says that the sign is the other way round, where a metric finds
+    that otherwise than by its ``chance``.
     """
 
     run_id: str
@@ -43,18 +44,26 @@ class Result:
     seed: str
     parameters: dict[str, Any]
     reason: str | None = None
+    reversal: str | None = None
 
 
 class Metric(Protocol):
-    """One file a metric.
+    """One file a metric; what it declares is enough for its results to be judged (Mind the Hook, step 2).
 
-    ``channel`` is what it observes; ``moved_by`` are the hooks whose work may legitimately move it
-    (Mind the Hook, step 2).
+    ``channel`` is what it observes, ``observes`` the same in one sentence; ``moved_by`` are the hooks whose work may
+    legitimately move it. Where they apply, a metric also has:
+
+    - ``chance``: the value of guessing, where twice that minus a value is what an attacker who flips the sign has
+      (½ for a ROC AUC). An interval below it is a ``reversal``.
+    - ``types``: the types of ``ragtrace.ner`` that it counts. A defense that writes words by which the classifier
+      counts or leaves out these is ``entangled`` with it.
+    - ``certified_by``: the canary families that decide instead of it.
     """
 
     name: str
     channel: Channel
     moved_by: tuple[Hook, ...]
+    observes: str
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """One number a probe, for every arm of the run."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ragtrace.canaries import FAMILIES
 from ragtrace.metrics._read import ANSWERS
 from ragtrace.metrics.base import Result, Score
 
@@ -44,6 +45,10 @@ class CanaryRecovery:
 
     def __init__(self, name: str, attack: str, family: str | None = None) -> None:
         self.name = name
+        self.observes = (
+            f"which planted canaries of {f'family {family}' if family else 'any family'} "
+            f"stand literally in the responses to {attack} probes"
+        )
         self.attack = attack
         self.family = family
 
@@ -65,7 +70,14 @@ class CanaryRecovery:
         ]
 
     def results(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Result]:
-        """One share for each arm and corpus; ``n`` is the number of canaries planted."""
+        """One share for each arm and corpus; ``n`` is the number of canaries planted.
+
+        None where the run planted canaries, but not of this family.
+        """
+        row = db.execute("SELECT list(DISTINCT family) FROM canaries WHERE run_id = ?", [run_id]).fetchone()
+        planted = row[0] if row else None
+        if self.family and planted and self.family not in planted:
+            return []
         rows = db.execute(
             f"""
             WITH {ANSWERS}, {HITS}, planted AS (
@@ -111,7 +123,6 @@ class CanaryRecovery:
 
 
 METRIC = (
-    CanaryRecovery("canary_recovery_email", "canary", "email"),
-    CanaryRecovery("canary_recovery_person", "canary", "person"),
+    *(CanaryRecovery(f"canary_recovery_{family}", "canary", family) for family in FAMILIES),
     CanaryRecovery("canary_benign_rate", "benign"),
 )

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ragtrace.types import Channel, Hook
 
 
+FAMILIES = {"EMAIL_REAL": "email", "PERSON_NAME": "person", "PHONE": "phone", "IDENTIFIER": "id"}
+"""Entity type → the canary family that certifies what is said of it."""
+
+
 class EntityLeakage:
     """Mean number of leaked entities a response.
 
@@ -32,18 +36,14 @@ class EntityLeakage:
 
     channel: Channel = "response"
     moved_by: tuple[Hook, ...] = ("content", "response")
-    uses_lexicon = True
-    """What it counts depends on ``ragtrace.ner.vocabulary()``, so it may be entangled with a defense's words."""
 
     def __init__(self, name: str, types: tuple[str, ...] | None = None) -> None:
-        self.name = name
-        self._types = types
-
-    @property
-    def types(self) -> tuple[str, ...]:
         from ragtrace.ner import STRICT
 
-        return self._types or tuple(STRICT)
+        self.name = name
+        self.types = types or tuple(STRICT)
+        self.certified_by = tuple(FAMILIES[t] for t in self.types if t in FAMILIES)
+        self.observes = f"entities of the retrieved documents ({', '.join(self.types)}) in the response, by word lists"
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """The number of leaked entities of every probe's response, of whatever attack."""

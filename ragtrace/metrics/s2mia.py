@@ -14,6 +14,7 @@ which is nuisance (Mind the Hook, step 2).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ragtrace.metrics._bleu import bleu
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 Reference = Literal["full", "remaining"]
 ATTACK = "s2mia"
+ROC_CHANCE = 0.5
+"""The area of guessing; that under the precision-recall curve is the share of members."""
 
 
 def remaining(target: str, query: str) -> str:
@@ -51,6 +54,8 @@ class _Membership:
     def __init__(self, name: str, curve: Literal["roc", "pr"] = "roc") -> None:
         self.name = name
         self.curve = curve
+        self.chance = ROC_CHANCE if curve == "roc" else None
+        self.observes = "whether a target is reached through the index, by how the text generated from it resembles it"
 
     def area(
         self, run_id: str, cell: Cell, labels: Bools, values: Floats, parameters: dict[str, Any], *reasons: str | None
@@ -76,20 +81,14 @@ class _Membership:
             value, interval = stats.pr_auc(labels, values), stats.bootstrap(stats.ap_statistic, members, others)
             parameters["prevalence"] = len(members) / len(values)
         parameters["interval"] = interval.method
-        reversal = silent = None
-        if roc_interval.high is not None and roc_interval.high < 0.5:
-            reversal = f"reversal: non-members score higher; with the sign flipped the ROC AUC is {1 - roc:.3f}"
-        if interval.low is None:
-            silent = "no resample differs from another, so they give no interval"
-        return cell.result(
-            run_id,
-            self.name,
-            len(values),
-            value,
-            (interval.low, interval.high),
-            parameters,
-            [reversal, silent, *reasons],
+        silent = "no resample differs from another, so they give no interval" if interval.low is None else None
+        result = cell.result(
+            run_id, self.name, len(values), value, (interval.low, interval.high), parameters, [silent, *reasons]
         )
+        if self.curve == "pr" and roc_interval.high is not None and roc_interval.high < ROC_CHANCE:
+            flipped = f"non-members score higher; with the sign flipped the ROC AUC is {1 - roc:.3f}"
+            result = replace(result, reversal=flipped)
+        return result
 
 
 class FeatureAUC(_Membership):

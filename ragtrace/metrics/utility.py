@@ -28,6 +28,7 @@ class BleuToUndefended:
     name = "utility_bleu_to_undefended"
     channel: Channel = "response"
     moved_by: tuple[Hook, ...] = HOOKS
+    observes = "how near an ordinary question's response stays to the undefended one"
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """BLEU of every benign response outside the undefended arm; no data where either response is missing."""

@@ -20,6 +20,7 @@ _STYLES = {
     "active": "green", "interpretable": "green",
     "silent_stub": "red", "bypassed": "red", "error": "red", "undeclared": "red",
     "pass_through": "yellow", "dormant": "yellow", "nuisance": "yellow", "indirect": "yellow", "entangled": "yellow",
+    "reversal": "yellow",
 }  # fmt: skip
 
 

@@ -67,8 +67,12 @@ COMMENT ON COLUMN score_data.value IS 'The score; NULL where there is no data.';
 
 CREATE TABLE IF NOT EXISTS result_data (
     run_id VARCHAR, arm VARCHAR, defense VARCHAR, attack VARCHAR, corpus VARCHAR, metric VARCHAR, channel VARCHAR,
-    value DOUBLE, ci_low DOUBLE, ci_high DOUBLE, n BIGINT, interpretable VARCHAR, reason VARCHAR, signature VARCHAR
+    value DOUBLE, ci_low DOUBLE, ci_high DOUBLE, n BIGINT, interpretable VARCHAR, reason VARCHAR, signature VARCHAR,
+    path_of_effect VARCHAR, certified VARCHAR, certificate VARCHAR
 );
+ALTER TABLE result_data ADD COLUMN IF NOT EXISTS path_of_effect VARCHAR;
+ALTER TABLE result_data ADD COLUMN IF NOT EXISTS certified VARCHAR;
+ALTER TABLE result_data ADD COLUMN IF NOT EXISTS certificate VARCHAR;
 COMMENT ON TABLE result_data IS 'One number an arm and metric, with whether it may be read.';
 COMMENT ON COLUMN result_data.run_id IS 'Audit run.';
 COMMENT ON COLUMN result_data.arm IS 'Which defenses were on; none for the undefended arm.';
@@ -81,9 +85,12 @@ COMMENT ON COLUMN result_data.value IS 'The number; NULL where there is no data 
 COMMENT ON COLUMN result_data.ci_low IS 'Lower end of the 95 % interval.';
 COMMENT ON COLUMN result_data.ci_high IS 'Upper end of the 95 % interval.';
 COMMENT ON COLUMN result_data.n IS 'How many probes, documents or canaries it rests on.';
-COMMENT ON COLUMN result_data.interpretable IS 'interpretable, nuisance, indirect, entangled or no data.';
+COMMENT ON COLUMN result_data.interpretable IS 'interpretable, nuisance, indirect, reversal, entangled or no data.';
 COMMENT ON COLUMN result_data.reason IS 'Why, in one sentence.';
 COMMENT ON COLUMN result_data.signature IS 'Version, schema, metric, parameters, seed, n, model.';
+COMMENT ON COLUMN result_data.path_of_effect IS 'retrieval (query, retrieval, content), generation (prompt, response) or both: where the arm''s defenses changed something; NULL where nowhere.';
+COMMENT ON COLUMN result_data.certified IS 'For entity leakage: yes or no, by canaries; NULL where they decide nothing.';
+COMMENT ON COLUMN result_data.certificate IS 'Why, with the counts and the test.';
 
 CREATE TABLE IF NOT EXISTS inventory_data (
     defense VARCHAR, kind VARCHAR, hook VARCHAR, status VARCHAR, file VARCHAR, line BIGINT, reason VARCHAR
@@ -96,3 +103,25 @@ COMMENT ON COLUMN inventory_data.status IS 'active, conditional, stub, pass_thro
 COMMENT ON COLUMN inventory_data.file IS 'Source file.';
 COMMENT ON COLUMN inventory_data.line IS 'Line of the hook.';
 COMMENT ON COLUMN inventory_data.reason IS 'Why, in one sentence.';
+
+CREATE TABLE IF NOT EXISTS battery_data (
+    defense VARCHAR, kind VARCHAR, hook VARCHAR, family VARCHAR, status VARCHAR, n BIGINT, changed BIGINT,
+    removed BIGINT, kinds VARCHAR[], mutates BOOLEAN, errors BIGINT, error VARCHAR, deterministic BOOLEAN,
+    stateful BOOLEAN, seconds DOUBLE
+);
+COMMENT ON TABLE battery_data IS 'What the battery says: one row for each defense, hook and family of inputs.';
+COMMENT ON COLUMN battery_data.defense IS 'Name under which the defense runs.';
+COMMENT ON COLUMN battery_data.kind IS 'ragtrace, langchain, llama_index or duck; NULL where that was not found out.';
+COMMENT ON COLUMN battery_data.hook IS 'The hook; NULL where nothing could be fed to the defense (the error says why).';
+COMMENT ON COLUMN battery_data.family IS 'The family of inputs.';
+COMMENT ON COLUMN battery_data.status IS 'changes, leaves, error or not_tried.';
+COMMENT ON COLUMN battery_data.n IS 'Specimens fed.';
+COMMENT ON COLUMN battery_data.changed IS 'Specimens of which anything was changed.';
+COMMENT ON COLUMN battery_data.removed IS 'Specimens of which nothing that was to be protected was left; NULL where there is nothing to protect.';
+COMMENT ON COLUMN battery_data.kinds IS 'What was changed: some of text, order, ids, scores, metadata, count.';
+COMMENT ON COLUMN battery_data.mutates IS 'Whether the input itself was edited.';
+COMMENT ON COLUMN battery_data.errors IS 'Specimens at which the hook failed.';
+COMMENT ON COLUMN battery_data.error IS 'The first error.';
+COMMENT ON COLUMN battery_data.deterministic IS 'Whether a second process gave the same; NULL where that could not be told.';
+COMMENT ON COLUMN battery_data.stateful IS 'Whether a second turn on the same instance gave something else; NULL where that could not be told.';
+COMMENT ON COLUMN battery_data.seconds IS 'Mean time of one call.';

@@ -50,5 +50,6 @@ FROM entity_data e JOIN own_spans s USING (trace_id, span_id) LEFT JOIN read r U
 CREATE OR REPLACE VIEW scores AS SELECT run_id, probe_id, arm, attack, metric, value FROM score_data;
 
 CREATE OR REPLACE VIEW results AS
-SELECT run_id, arm, defense, attack, corpus, metric, channel, value, ci_low, ci_high, n, interpretable, reason, signature
+SELECT run_id, arm, defense, attack, corpus, metric, channel, value, ci_low, ci_high, n, interpretable, reason, signature,
+    path_of_effect, certified, certificate
 FROM result_data;
