@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from ragtrace.inventory import DefenseFinding
+    from ragtrace.inventory.battery import Battery
     from ragtrace.record.setup import Tracing
 
 _log = logging.getLogger("ragtrace")
@@ -100,10 +101,30 @@ def _manifest(
 
 def store_inventory(db: duckdb.DuckDBPyConnection, findings: Iterable[DefenseFinding]) -> None:
     """Stores what the source says of each defense, in place of what it said: ``verdicts`` gains the source witness."""
-    for finding in findings:
-        db.execute("DELETE FROM inventory_data WHERE defense = ?", [finding.name])
+    found = list(findings)
+    for name in {finding.name for finding in found}:
+        db.execute("DELETE FROM inventory_data WHERE defense = ?", [name])
+    for finding in found:
         for hook in finding.hooks:
             db.execute(
                 "INSERT INTO inventory_data VALUES (?, ?, ?, ?, ?, ?, ?)",
                 [finding.name, finding.kind, hook.hook, hook.status, hook.file, hook.line, hook.reason],
             )
+
+
+def store_battery(db: duckdb.DuckDBPyConnection, batteries: Iterable[Battery]) -> None:
+    """Stores what each defense did to the battery's inputs, in place of what it did: the view ``capabilities``."""
+    found = list(batteries)
+    for name in {battery.defense for battery in found}:
+        db.execute("DELETE FROM battery_data WHERE defense = ?", [name])
+    for row in (row for battery in found for row in battery.to_rows()):
+        db.execute(
+            "INSERT INTO battery_data VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [row[column] for column in _BATTERY_COLUMNS],
+        )
+
+
+_BATTERY_COLUMNS = (
+    "defense", "kind", "hook", "family", "status", "n", "changed", "removed", "kinds", "mutates", "errors", "error",
+    "deterministic", "stateful", "seconds",
+)  # fmt: skip

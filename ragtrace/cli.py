@@ -105,15 +105,20 @@ def score(
 
 @app.command()
 def inventory(
-    targets: Annotated[list[Path], typer.Argument(help="Python files or folders.")],
+    targets: Annotated[
+        list[str], typer.Argument(help="Python files, notebooks, folders, or import paths (package.module:Class).")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     db: Annotated[Path | None, typer.Option("--db", help="Also store the findings: `verdicts` joins them.")] = None,
+    names: Annotated[
+        Path | None, typer.Option(help="TOML with a [methods] table: method name = hook, for classes of your own.")
+    ] = None,
 ) -> None:
     """What the source of each defense says, hook by hook; reads the code, never runs it."""
     from ragtrace.inventory import inventory as read
     from ragtrace.report import terminal
 
-    found = read(*targets)
+    found = read(*targets, names=names)
     for warning in found.warnings:
         typer.echo(_said(warning), err=True, nl=False)
     if db is not None:
@@ -125,8 +130,45 @@ def inventory(
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
         return
-    rows = [(d.defense, h.hook, h.status, f"{h.file}:{h.line}", h.reason) for d in found for h in d.hooks]
-    _console().print(terminal.table(("defense", "hook", "status", "where", "why"), rows))
+    if not found:
+        typer.echo("No defense found: see `--names` for classes whose methods have names of your own.")
+        return
+    rows = [(h.status, h.hook, d.defense, h.where, h.reason) for d in found for h in d.hooks]
+    _console().print(terminal.table(("status", "hook", "defense", "where", "why"), rows))
+
+
+@app.command()
+def battery(
+    targets: Annotated[list[str], typer.Argument(help="module:attribute, file.py:attribute, module or file.py.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    db: Annotated[Path | None, typer.Option("--db", help="Also store it: the view `capabilities`.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for one defense.")] = 20.0,
+    protect: Annotated[str | None, typer.Option(help="Families to keep out of responses, as email,person.")] = None,
+    names: Annotated[Path | None, typer.Option(help="TOML with a [methods] table: method name = hook.")] = None,
+) -> None:
+    """What each hook changes when it is fed without a model; runs the code, in processes of its own."""
+    from ragtrace.capabilities import mitigates, recommend
+    from ragtrace.inventory.battery import battery as feed
+    from ragtrace.report import capabilities
+
+    asked = [f.strip() for f in protect.split(",") if f.strip()] if protect is not None else None
+    if asked is not None:
+        recommend([], asked)  # a wrong family is told before anything runs
+    found = feed(*targets, timeout=timeout, names=names)
+    if db is not None:
+        from ragtrace.audit import store_battery
+        from ragtrace.store import open as open_store
+
+        with open_store(db) as connection:
+            store_battery(connection, found)
+    advice = None if asked is None else recommend(found, asked)
+    moves = [m for b in found for m in mitigates(b)]
+    if as_json:
+        typer.echo(json.dumps(capabilities.to_json(found, moves, advice), indent=2))
+    else:
+        capabilities.show(found, moves, advice, _console())
+    if all(b.error for b in found):
+        raise InputError("nothing could be fed to any target; the errors above say why")
 
 
 def main() -> None:

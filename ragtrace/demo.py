@@ -91,6 +91,7 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
 
     from ragtrace import embedded
     from ragtrace.inventory import inventory
+    from ragtrace.inventory.battery import battery
     from ragtrace.report import terminal
     from ragtrace.score import score
     from ragtrace.store import open as open_store
@@ -130,7 +131,9 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
         )  # fmt: skip
     tracing.shutdown()
     with open_store(database) as db:
-        audit.store_inventory(db, inventory(*(d for arm in all_arms for d in arm.defenses)))
+        defenses = [d for arm in all_arms for d in arm.defenses]
+        audit.store_inventory(db, inventory(*defenses))
+        audit.store_battery(db, battery(*defenses))
         score(db, report.run_id)
         terminal.verdicts(db, console)
         terminal.results(db, console, report.run_id)

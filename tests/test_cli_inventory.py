@@ -10,7 +10,7 @@ from ragtrace_langchain import translate
 from typer.testing import CliRunner
 
 import ragtrace
-from ragtrace.cli import app
+from ragtrace.cli import app, main
 
 STUB = """
 import ragtrace
@@ -56,3 +56,37 @@ def test_the_end_of_text_token_counts_on_no_path() -> None:
     """Some servers send it with ``invoke`` and leave it out of ``stream``: the mean must be the same."""
     told = [{"token": "a", "logprob": -1.0}, {"token": "", "logprob": -9.0}]
     assert translate.logprobs({"logprobs": {"content": told}}) == [-1.0]
+
+
+def test_a_table_for_readers_names_status_hook_place_and_reason(target: Path) -> None:
+    run = CliRunner().invoke(app, ["inventory", str(target)])
+    assert run.exit_code == 0
+    [row] = [line for line in run.stdout.splitlines() if "stub" in line]
+    for told in ("response", "defenses.Mask", f"{target}:7", "line 8 says `TODO`"):
+        assert told in row
+
+
+def test_names_of_one_s_own_and_import_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "house.py").write_text("class X:\n    def cook(self, text):\n        return text.upper()\n")
+    (tmp_path / "names.toml").write_text('[methods]\ncook = "prompt"\n')
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(app, ["inventory", "house:X", "--json", "--names", "names.toml"])
+    assert [(d["defense"], d["kind"], d["hooks"][0]["hook"]) for d in json.loads(run.stdout)] == [
+        ("house.X", "duck", "prompt")
+    ]
+    assert "No defense found" in CliRunner().invoke(app, ["inventory", "house"]).stdout
+
+
+def test_bad_files_are_told_and_only_nothing_readable_is_an_error(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "old.py").write_text("print 'x'\n")
+    (tmp_path / "esc.py").write_text("x = \x1b[31m\n")
+    run = CliRunner().invoke(app, ["inventory", str(tmp_path), "--json"])
+    assert run.exit_code == 0 and len(json.loads(run.stdout)) == 1
+    assert "old.py: skipped, no valid Python 3" in run.stderr and "\x1b" not in run.output
+    monkeypatch.setattr("sys.argv", ["ragtrace", "inventory", str(tmp_path / "old.py")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "old.py" in capsys.readouterr().err

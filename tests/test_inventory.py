@@ -1,15 +1,13 @@
-"""The source witness: a labelled zoo, and random programs; both are run to see what is true."""
+"""The source witness: random programs, run to see what is true; targets, and what comes back."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import importlib
-import inspect
 import json
 import os
 import subprocess
 import sys
+import time
 import warnings
 from itertools import product
 from pathlib import Path
@@ -23,64 +21,10 @@ from ragtrace.defenses import DPRetrieval, Paraphrase, RegexMask, load
 from ragtrace.errors import InputError, UsageError
 from ragtrace.inventory import inventory
 from ragtrace.papers.dp_r import DPStub
-from ragtrace.types import Document, Message
+from ragtrace.types import Document
 
-ZOO = Path(__file__).parent / "zoo"
-sys.path.insert(0, str(ZOO.parent))
-MODULES = [importlib.import_module(f"zoo.{p.stem}") for p in sorted(ZOO.glob("*.py")) if p.stem != "__init__"]
-CASES = [(m, cls, hook, truth) for m in MODULES for cls, t in m.TRUTH.items() for hook, truth in t.items()]
-IDS = [f"{cls}-{hook}" for _, cls, hook, _ in CASES]
 INERT = {"stub", "pass_through", "dead"}
 ACTING = {"active", "conditional"}
-
-
-@pytest.fixture(scope="module")
-def by_file() -> dict[str, dict[str, str]]:
-    found = inventory(ZOO)
-    assert not found.warnings
-    return {d.name: {h.hook: h.status for h in d.hooks} for d in found}
-
-
-def test_the_zoo_is_found_whole(by_file: dict[str, dict[str, str]]) -> None:
-    assert set(by_file) == {cls for _, cls, _, _ in CASES}
-    assert len(by_file) >= 60
-
-
-@pytest.mark.parametrize(("module", "cls", "hook", "truth"), CASES, ids=IDS)
-def test_status(module: object, cls: str, hook: str, truth: str, by_file: dict[str, dict[str, str]]) -> None:
-    assert by_file[cls][hook] == truth
-    live = {h.hook: h for h in inventory(getattr(module, cls))[0].hooks}
-    assert (live[hook].status, set(live)) == (truth, set(by_file[cls]))
-    finding = live[hook]
-    assert finding.file == module.__file__
-    assert f"def on_{hook}" in Path(finding.file).read_text().splitlines()[finding.line - 1]
-
-
-@pytest.mark.parametrize(("module", "cls", "hook", "truth"), CASES, ids=IDS)
-def test_the_label_is_true(module: object, cls: str, hook: str, truth: str) -> None:
-    """The reference: the hook is run, on inputs with and without something to protect."""
-    if truth == "unknown":
-        pytest.skip("what it does is not in its source")
-    changed = [run_hook(getattr(module, cls)(), hook, rich) for rich in (True, False)]
-    assert any(changed) == (truth in ACTING)
-    if truth == "conditional" and cls not in ("EarlyReturn", "SkipsFirst"):
-        assert changed == [True, False]
-
-
-def run_hook(defense: Defense, hook: str, rich: bool) -> bool:
-    """Whether the hook changes anything."""
-    text = "Write to jo@mail.org now" if rich else "Nothing here"
-    documents = [Document(f"{i} {text}", f"d{i}", 0.9 - i / 4) for i in (2, 0, 1)]
-    value = {"query": text, "prompt": [Message("user", text)], "response": text}.get(hook, documents)
-    before = copy.deepcopy(value)
-    arguments = {"query": [value], "prompt": [value], "response": ["q", [], value]}.get(hook, ["q", value])
-    try:
-        after = getattr(defense, f"on_{hook}")(*arguments)
-        if inspect.isawaitable(after):
-            after = asyncio.run(after)
-    except NotImplementedError:
-        return False
-    return after is not None and after != before
 
 
 # -- random programs ------------------------------------------------------------------------------
@@ -160,8 +104,8 @@ class Random(Defense):
 """
 
 
-def check(lines: list[str], signature: str, hook: str, inputs: list[object], folder: Path) -> None:
-    code = HEAD + f"    def on_{hook}({signature}):\n" + "".join(f"        {line}\n" for line in lines)
+def check(lines: list[str], signature: str, hook: str, inputs: list[object], folder: Path, head: str = HEAD) -> None:
+    code = head + f"    def {hook}({signature}):\n" + "".join(f"        {line}\n" for line in lines)
     path = folder / "random_defense.py"
     path.write_text(code)
     with warnings.catch_warnings():
@@ -172,9 +116,9 @@ def check(lines: list[str], signature: str, hook: str, inputs: list[object], fol
     for flags in product((True, False), repeat=2):
         for value in inputs:
             given, before = copy.deepcopy(value), copy.deepcopy(value)
-            arguments = ["q", [], given] if hook == "response" else ["q", given]
+            arguments = {"on_response": ["q", [], given], "on_content": ["q", given]}.get(hook, [given])
             try:
-                changed.append(getattr(scope["Random"](*flags), f"on_{hook}")(*arguments) != before)
+                changed.append(getattr(scope["Random"](*flags), hook)(*arguments) != before)
             except (IndexError, TypeError, AttributeError):
                 changed.append(False)  # it raises: no effect, and recorded as an error
     (finding,) = inventory(path)[0].hooks
@@ -192,14 +136,61 @@ RANDOM = settings(max_examples=150, deadline=None, suppress_health_check=list(He
 @RANDOM
 @given(lines=TEXT)
 def test_random_text_hooks_are_never_taken_for_the_opposite(lines: list[str], tmp_path: Path) -> None:
-    check(lines, "self, query, documents, response", "response", ["banana", ""], tmp_path)
+    check(lines, "self, query, documents, response", "on_response", ["banana", ""], tmp_path)
 
 
 @RANDOM
 @given(lines=LISTS)
 def test_random_list_hooks_are_never_taken_for_the_opposite(lines: list[str], tmp_path: Path) -> None:
     inputs = [[Document("a", "1"), Document("b", "2")], []]
-    check(lines, "self, query, documents", "content", inputs, tmp_path)
+    check(lines, "self, query, documents", "on_content", inputs, tmp_path)
+
+
+DICTS = programs(
+    ["docs", "x", "y"],
+    [
+        "list({})",
+        "[dict(d) for d in {}]",
+        "[{{**d}} for d in {}]",
+        "[{{**d, 'text': d['text'] + '!'}} for d in {}]",
+        "copy.deepcopy({})",
+        "{}.copy()",
+        "self.same({})",
+        "[d for d in {} if d['text'] != 'a']",
+        "[{{'text': d['text']}} for d in {}]",
+    ],
+    [
+        "for d in {}:\n    d['text'] += '!'",
+        "for d in {}:\n    d['text'] = d['text']",
+        "for d in {}:\n    d = dict(d)\n    d['text'] = 'new'",
+        "{}[0]['text'] = 'new'",
+        "{}[0].update(text='new')",
+        "{}[0].update({{'text': 'new'}})",
+        "z = []\nfor d in {}:\n    z.append({{**d}})\nx = z",
+        "z = []\nfor d in {}:\n    e = d.copy()\n    e['text'] = 'new'\n    z.append(e)\nx = z",
+        "{}.sort(key=lambda d: d['text'], reverse=True)",
+        "(d.update(text='new') for d in {})",
+        "[d.update(text='new') for d in {}]",
+        "x, y = y, {}",
+    ],
+)
+DUCK = """
+import copy
+
+class Random:
+    off = False
+    def __init__(self, flag, other):
+        self.flag, self.other = flag, other
+    def same(self, value):
+        return value
+"""
+
+
+@RANDOM
+@given(lines=DICTS)
+def test_random_duck_hooks_are_never_taken_for_the_opposite(lines: list[str], tmp_path: Path) -> None:
+    inputs = [[{"text": "a"}, {"text": "b"}], []]
+    check(lines, "self, docs", "filter_documents", inputs, tmp_path, DUCK)
 
 
 # -- targets, and what comes back -----------------------------------------------------------------
@@ -318,10 +309,13 @@ def test_importing_the_inventory_is_light() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_too_many_paths_are_unknown_and_take_no_time(tmp_path: Path) -> None:
+def test_too_many_paths_are_not_guessed_and_take_no_time(tmp_path: Path) -> None:
     body = "".join(f"        if self.f{i}: response = response + '{i}'\n" for i in range(40))
     (tmp_path / "wide.py").write_text(
         f"import ragtrace\nclass Wide(ragtrace.Defense):\n    def on_response(self, q, d, response):\n{body}"
         "        return response\n"
     )
-    assert inventory(tmp_path)[0].hooks[0].status == "unknown"
+    started = time.perf_counter()
+    found = inventory(tmp_path)[0].hooks[0]
+    assert found.status in ("unknown", "conditional")  # it acts, if a flag is on; and never "active" or inert
+    assert time.perf_counter() - started < 5

@@ -238,6 +238,17 @@ def test_three_witnesses(bench: Bench, status: Any, source: Any, battery: Any, v
     assert says in row["evidence"]
 
 
+def test_two_classes_of_one_name(bench: Bench) -> None:
+    _ran(bench, {"m": ["content"]}, effect("m", "content", "unchanged"))
+    insert = "INSERT INTO inventory_data VALUES ('m', 'duck', 'content', ?, ?, 7, 'because')"
+    with bench.open() as db:
+        db.execute(insert, ["stub", "b.py"])
+        db.execute(insert, ["active", "a.py"])
+        [row] = rows(db, "FROM verdicts")
+    assert (row["verdict"], row["source_status"]) == ("unknown", "unknown")
+    assert "classes of this name differ: active (a.py:7), stub (b.py:7)" in row["evidence"]
+
+
 def test_verdicts_by_path(bench: Bench) -> None:
     for path, missed in (("invoke", False), ("stream", True), ("stream", True)):
         with bench.request(path, declared={"m": ["response"]}):

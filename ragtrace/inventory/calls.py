@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from functools import lru_cache
 
-from ragtrace.inventory.expressions import Frame, Paths, is_root, source
-from ragtrace.inventory.modules import Class, FunctionNode
-from ragtrace.inventory.objects import FIELDS, Objects
-from ragtrace.inventory.values import Attr, Cell, Condition, Const, Func, Made, Ref, Self, State, Sym, Tup, Vague, Value
+from ragtrace.inventory.known import LOGS, Known
+from ragtrace.inventory.members import Frame, Paths, is_root, source
+from ragtrace.inventory.modules import FunctionNode, Module
+from ragtrace.inventory.values import Cell, Const, Func, Handler, Made, Map, Partial, Ref, Self, State, Sym, Tup, Value
 
 _MAX_DEPTH = 8
+_LONG = 150  # nodes of a function that is followed only for what it makes of the input
 # results that are conditions or numbers, never the text or the list again
-_PURE = frozenset(
-    "len print isinstance issubclass any all sum hash id range type callable hasattr bool int float abs round ord "
-    "repr".split()
-)
-_SAME_AGAIN = frozenset({"list", "tuple", "iter", "str", "typing.cast", "cast", "asyncio.shield"})
-_COPIES = {"copy.copy": False, "copy.deepcopy": True}
-_LIBRARIES = ("re.", "html.", "textwrap.", "unicodedata.", "hashlib.", "string.", "math.", "statistics.", "difflib.")
-_TO_AND_FRO = ("json.", "base64.", "urllib.parse.", "binascii.", "codecs.", "pickle.", "itertools.", "ast.", "zlib.")
-_LOGS = frozenset("debug info warning warn error exception critical log print write add_event set_attribute".split())
-_LOOKS = frozenset("search match fullmatch findall finditer count index find startswith endswith".split())
-_TAKES_APART = frozenset("split rsplit splitlines partition rpartition encode decode join copy format".split())
-_SPLITS_ONLY = frozenset("split rsplit splitlines partition rpartition encode decode".split())
-_DICT_EDITS = frozenset("update setdefault pop clear popitem".split())
-_REPLACES = frozenset("sub subn replace translate sorted expandtabs".split())
 TRANSPARENT = frozenset(
     "staticmethod classmethod override typing.override typing_extensions.override functools.lru_cache functools.cache "
     "typing.no_type_check abc.abstractmethod".split()
 )
 
 
-class Calls(Objects):
+_KNOWN_WRAPPERS = frozenset(
+    "override deprecated beta span traceable retry observe hook_config validate_call wraps abstractmethod final "
+    "lru_cache cache before_model after_model before_agent after_agent wrap_model_call wrap_tool_call chain".split()
+)
+
+
+class Calls(Known):
     """Calls; statements are in :class:`~ragtrace.inventory.flow.Flow`."""
 
     def _Call(self, node: ast.Call, state: State) -> Paths:
@@ -50,12 +45,17 @@ class Calls(Objects):
         before = state.edits
         found: Paths = []
         nodes = [*node.args, *(k.value for k in node.keywords)]
-        logged = isinstance(node.func, ast.Attribute) and node.func.attr in _LOGS
+        logged = isinstance(node.func, ast.Attribute) and node.func.attr in LOGS
         for values, s in self.eval_all(nodes, state):
             if logged:
                 s.edits = before  # what is made for a log is not meant to be returned
-            args = list(values[: len(node.args)])
-            keywords = {k.arg: v for k, v in zip(node.keywords, values[len(node.args) :], strict=True)}
+            args: list[Value] = []
+            for argument, value in zip(node.args, values, strict=False):
+                spread = isinstance(argument, ast.Starred) and isinstance(value, Tup) and not value.each
+                args += value.items if spread and isinstance(value, Tup) else [value]
+            keywords: dict[str | None, Value] = {}
+            for k, value in zip(node.keywords, values[len(node.args) :], strict=True):
+                keywords |= dict(value.items) if k.arg is None and isinstance(value, Map) else {k.arg: value}
             found += then(node, args, keywords, s)
         return found
 
@@ -64,6 +64,8 @@ class Calls(Objects):
     def _super(self, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
         assert isinstance(node.func, ast.Attribute)
         name, owner = node.func.attr, self.frame.owner
+        if name in self.answers:
+            return [(Ref(0), state)]
         later = self.mro[self.mro.index(owner) + 1 :] if owner in self.mro else []
         for cls in later:
             if isinstance(cls, str):
@@ -86,30 +88,47 @@ class Calls(Objects):
     ) -> Paths:
         """Follows a call into a function whose source is in sight."""
         decorators = [] if isinstance(function.node, ast.Lambda) else function.node.decorator_list
-        plain = all(
-            function.module.full_name(d.func if isinstance(d, ast.Call) else d) in TRANSPARENT for d in decorators
-        )
-        starred = None in kw or any(isinstance(a, ast.Starred) for a in node.args)
+        plain = function.plain or all(transparent(d, function.module) for d in decorators)
+        starred = None in kw or any(isinstance(a, ast.Starred) and not _spread(a, state) for a in node.args)
+        if not plain and self.frame.depth < _MAX_DEPTH and not starred:
+            wrapped = self.decorated(function, state)
+            if wrapped is not None:
+                return self.call(wrapped, args, kw, state, node)
         if self.frame.depth >= _MAX_DEPTH or starred or not plain:
             return self._out_of_sight(node, [*args, *kw.values()], state)
+        given = [*args, *kw.values(), *(v for _, v in function.env), *state.attrs.values()]
+        if size(function.node) > _LONG and not any(map(state.touches, given)):
+            return [(Sym(source(node)), state)]
         outer_env, outer_frame = state.env, self.frame
+        cells = list(state.cells)
         outer_facts = state.facts
         state.env = dict(function.env)
         state.facts = {}
         if function.bound:
-            args = [Self(), *args]
+            args = [function.receiver or Self(), *args]
         if not self._bind(function.node.args, args, kw, state):
             state.env, state.facts = outer_env, outer_facts
             return self._out_of_sight(node, [*args, *kw.values()], state)
         self.frame = Frame(function.module, function.owner, outer_frame.depth + 1)
         loops = state.loops
         try:
-            results = self.run(function.node, state)
+            results = self.sample(self.run(function.node, state))
         finally:
             self.frame = outer_frame
         for _, s in results:
             s.env, s.facts, s.loops = dict(outer_env), dict(outer_facts), loops
-        return results
+        return self._distinct(results, cells) if len(results) > 2 else results
+
+    def _distinct(self, results: Paths, cells: list[int]) -> Paths:
+        """Of the ways through a function, those that differ in what they give and leave behind."""
+        found: dict[object, tuple[Value, State]] = {}
+        for value, s in results:
+            what = (type(value), value.kind) if isinstance(value, Made) else value
+            held = (tuple((c, s.cells[c]) for c in cells), tuple(s.attrs.items()), tuple(s.spaces.items()))
+            kept = found.setdefault((what, held, s.trivial, s.empty, s.handled, s.sent), (value, s))
+            if kept[1] is not s and not kept[1].edits:
+                kept[1].edits = s.edits
+        return list(found.values())
 
     def run(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, state: State) -> Paths:
         """All returns of a function. See :class:`~ragtrace.inventory.flow.Flow`."""
@@ -123,9 +142,15 @@ class Calls(Objects):
             if not spec.vararg:
                 return False
             given[spec.vararg.arg] = Tup(tuple(args[len(names) :]))
-        for name, value in kw.items():
-            if name is not None:
-                given[name] = value
+        known = {*names, *(a.arg for a in spec.kwonlyargs)}
+        extra = {k: v for k, v in kw.items() if k is not None and k not in known}
+        if extra and not spec.kwarg:
+            return False
+        given |= {k: v for k, v in kw.items() if k in known}
+        if spec.kwarg:
+            given[spec.kwarg.arg] = Map(tuple((str(k), v) for k, v in extra.items()))
+        if spec.vararg:
+            given.setdefault(spec.vararg.arg, Tup(()))
         required = names + [a.arg for a in spec.kwonlyargs]
         defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
         defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
@@ -137,8 +162,52 @@ class Calls(Objects):
                 state.env[name] = Const(default.value) if isinstance(default, ast.Constant) else Sym(name)
             else:
                 return False
-        state.env |= given
+        state.env |= {str(k): v for k, v in given.items()}
         return True
+
+    def decorated(self, function: Func, state: State) -> Func | None:
+        """What decorators in sight make of a function; ``None`` where that cannot be followed."""
+        assert not isinstance(function.node, ast.Lambda)
+        made: Value = replace(function, plain=True, bound=False)
+        for decorator in reversed(function.node.decorator_list):
+            if transparent(decorator, function.module):
+                continue
+            outer, self.frame = self.frame, Frame(function.module, function.owner, self.frame.depth + 1)
+            try:
+                call = ast.copy_location(ast.Call(decorator, [], []), decorator)
+                paths = self.eval(decorator, state.fork())
+                if len(paths) != 1 or not isinstance(paths[0][0], Func):
+                    return None
+                after = paths[0][1]
+                paths = self.call(paths[0][0], [made], {}, after, call)
+            finally:
+                self.frame = outer
+            if len(paths) != 1 or not isinstance(paths[0][0], Func):
+                return None
+            made = paths[0][0]
+        assert isinstance(made, Func)
+        # functools.wraps and the like on the wrapper itself change nothing of what it does
+        return replace(made, plain=True, bound=function.bound, receiver=function.receiver)
+
+    def apply(
+        self, callee: Value, args: list[Value], kw: dict[str | None, Value], state: State, node: ast.Call
+    ) -> Paths:
+        """A call of a value that can be called."""
+        if isinstance(callee, Handler):
+            state.sent += tuple(args[:1])
+            ref = state.new(Cell("element"))
+            state.cells[ref.cell] = replace(state.cells[ref.cell], space=-1 - ref.cell)
+            state.heard |= {ref.cell}
+            return [(ref, state)]
+        if isinstance(callee, Partial) and callee.node is not None and isinstance(callee.function, Sym):
+            given = callee.node
+            whole = ast.Call(given.args[0], [*given.args[1:], *node.args], [*given.keywords, *node.keywords])
+            return self.eval(ast.copy_location(whole, node), state)
+        if isinstance(callee, Partial):
+            return self.apply(callee.function, [*callee.args, *args], {**dict(callee.keywords), **kw}, state, node)
+        if isinstance(callee, Func):
+            return self.call(callee, args, kw, state, node)
+        return self._out_of_sight(node, [*args, *kw.values()], state)
 
     def _function(self, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
         func = node.func
@@ -148,171 +217,38 @@ class Calls(Objects):
             paths: Paths = []
             for callee, s in self.eval(func, state):
                 paths += (
-                    self.call(callee, args, kw, s, node)
-                    if isinstance(callee, Func)
+                    self.apply(callee, args, kw, s, node)
+                    if isinstance(callee, Func | Partial | Handler)
                     else self._out_of_sight(node, [*args, *kw.values()], s)
                 )
             return paths
         callee = state.env.get(func.id) or self.global_value(func.id)
-        if isinstance(callee, Func):
-            return self.call(callee, args, kw, state, node)
+        if isinstance(callee, Func | Partial | Handler):
+            return self.apply(callee, args, kw, state, node)
+        if isinstance(callee, Sym) and callee.text.startswith("str.") and func.id in state.env:
+            return [(self.made("new", [*args, *kw.values()], node, state), state)]
         if func.id in state.env:
             return self._out_of_sight(node, [*args, *kw.values()], state)
         return self._known(self.frame.module.full_name(func), node, args, kw, state)
 
     # -- what is known by name --------------------------------------------------------------------
 
-    def _known(self, name: str, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
-        values = [*args, *kw.values()]
-        short = name.rpartition(".")[2]
-        if name in _SAME_AGAIN and args:
-            return [(self.copy(args[-1], state) if state.touches(args[-1]) else Sym(source(node)), state)]
-        if name in ("list", "dict", "set") and not values:
-            return [(state.new(Cell("built")) if name == "list" else Sym(source(node)), state)]
-        if name in _COPIES and args:
-            return [(self.copy(args[0], state, _COPIES[name]), state)]
-        if name in ("enumerate", "zip") and args:
-            counted = (Sym("a number"), *args[:1]) if name == "enumerate" else tuple(args)
-            return [(Tup(counted, each=True), state)]
-        if name in ("map", "filter") and len(args) == 2:
-            return self._map(name, node, args, state)
-        if name in ("reversed", "sorted", "min", "max", "heapq.nlargest", "heapq.nsmallest", "random.sample"):
-            return [(self._edited(self.made("new", values, node, state), state), state)]
-        if name in ("dataclasses.replace", "copy.replace") and args:
-            return [(self._replaced(args[0], kw, node, state), state)]
-        if name == "setattr" and len(args) == 3:
-            attr = str(args[1].value) if isinstance(args[1], Const) else "content"
-            self.set_attribute(args[0], attr, args[2], node, state)
-            return [(Const(None), state)]
-        if name == "getattr" and len(args) >= 2 and isinstance(args[1], Const):
-            target = ast.copy_location(ast.Attribute(node.args[0], str(args[1].value), ast.Load()), node)
-            return [self.attribute(args[0], target, state)]
-        if short in FIELDS and (name == short or name.startswith("ragtrace")):
-            return [(self._construct(short, node, args, kw, state), state)]
-        if name in _PURE or not any(map(state.touches, values)):
-            return [(self.made("new", values, node, state), state)]
-        if short == "shuffle":
-            return [(self._in_place(args, node, state), state)]
-        if name.startswith(_LIBRARIES):
-            kind = "weak" if short in ("split", "findall", "compile") else "new"
-            made = self.made(kind, values, node, state)
-            return [(self._edited(made, state) if short in _REPLACES else made, state)]
-        if name.startswith(_TO_AND_FRO):
-            return [(self.made("weak", values, node, state), state)]
-        return self._out_of_sight(node, values, state)
 
-    def _map(self, name: str, node: ast.Call, args: list[Value], state: State) -> Paths:
-        function, iterable = args
-        if not isinstance(function, Func):
-            return self._out_of_sight(node, args, state)
-        loop = next(self.loop_ids)
-        item = self.elements(iterable, node.args[1], state, loop)
-        found: Paths = []
-        for value, s in self.call(function, [item], {}, state, node):
-            dropped = name == "filter" and not (isinstance(value, Const) and bool(value.value))
-            elt = item if name == "filter" else value
-            found.append((self._collected(elt, iterable, loop, dropped, node, s), s))
-        return found
+@lru_cache(maxsize=8192)
+def size(node: ast.AST) -> int:
+    """How many nodes a function has."""
+    return sum(1 for _ in ast.walk(node))
 
-    def _method(
-        self, node: ast.Call, receiver: Value, args: list[Value], kw: dict[str | None, Value], state: State
-    ) -> Paths:
-        assert isinstance(node.func, ast.Attribute)
-        name, values = node.func.attr, [*args, *kw.values()]
-        if isinstance(receiver, Self):
-            callee = state.attrs.get(name) or self.member(name)
-            if isinstance(callee, Func):
-                return self.call(callee, args, kw, state, node)
-            return self._out_of_sight(node, values, state)
-        if isinstance(receiver, Sym):
-            return self._of_others(node, receiver, args, kw, state)
-        if isinstance(receiver, Const):
-            if name == "format" and isinstance(receiver.value, str) and receiver.value.strip("{}0") == "":
-                return [(self.made("weak", values, node, state), state)]
-            return [
-                (self._joined(values, node, state) if name == "join" else self.made("new", values, node, state), state)
-            ]
-        if isinstance(receiver, Ref) and state.cells[receiver.cell].kind != "text":
-            return [(self._of_cell(node, receiver, args, kw, state), state)]
-        if isinstance(receiver, Attr) and receiver.name == "metadata" and name in _DICT_EDITS:
-            self.set_attribute(Ref(receiver.cell), "metadata", Sym(source(node)), node, state)
-        if isinstance(receiver, Vague):
-            return [(receiver, state)]
-        if isinstance(receiver, Tup):
-            return self._out_of_sight(node, [receiver, *values], state)
-        if name in _LOOKS:
-            return [(Made("new", source(node), node.lineno), state)]
-        if name in _TAKES_APART:
-            joined = name in ("join", "format", "copy")
-            return [
-                (
-                    self.made(
-                        "new" if name == "join" else "weak", [receiver, *(values if joined else [])], node, state
-                    ),
-                    state,
-                )
-            ]
-        made = self.made("new", (receiver, *values), node, state)
-        return [(self._edited(made, state) if name in _REPLACES else made, state)]
 
-    def _joined(self, values: list[Value], node: ast.expr, state: State) -> Value:
-        """``"".join(parts)``: new if a part is."""
-        return self.made("weak", values, node, state)
+def transparent(decorator: ast.expr, module: Module) -> bool:
+    """Whether a decorator leaves alone what the function returns."""
+    name = module.full_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+    return name in TRANSPARENT or (name.rpartition(".")[2] in _KNOWN_WRAPPERS and bool(name.rpartition(".")[0]))
 
-    def _of_others(
-        self, node: ast.Call, receiver: Sym, args: list[Value], kw: dict[str | None, Value], state: State
-    ) -> Paths:
-        """A method of something that is not the input: a module, a pattern, a logger, a client."""
-        assert isinstance(node.func, ast.Attribute)
-        name, values = node.func.attr, [*args, *kw.values()]
-        full = self.frame.module.full_name(node.func)
-        place = None
-        if isinstance(node.func.value, ast.Name) and node.func.value.id in self.frame.module.imports:
-            place = self._in_module(node.func.value.id, name)
-        if isinstance(place, Func):
-            return self.call(place, args, kw, state, node)
-        if method := self._of_class(node.func.value, name):
-            return self.call(method, args, kw, state, node)
-        if not any(map(state.touches, values)):
-            return [(Sym(source(node)), state)]
-        if name == "get" and len(args) == 2:
-            other = state.fork()
-            state.conditions += (Condition(source(node), True, node.lineno),)
-            other.conditions += (Condition(source(node), False, node.lineno),)
-            return [(Made("new", source(node), node.lineno), state), (args[1], other)]
-        if name in _LOGS or name in _LOOKS or name == "get":
-            return [(Sym(source(node)) if name in _LOGS else Made("new", source(node), node.lineno), state)]
-        if name == "shuffle":
-            return [(self._in_place(args, node, state), state)]
-        if name == "join":
-            return [(self._joined(values, node, state), state)]
-        if name in ("sub", "subn"):
-            return [(self._edited(self.made("new", values, node, state), state), state)]
-        if name in ("append", "add", "extend", "put", "appendleft"):
-            return [(Const(None), state)]
-        return self._known(full or f"?.{name}", node, args, kw, state)
 
-    def _in_module(self, alias: str, name: str) -> Func | None:
-        module = self.frame.module
-        origin, original = module.imports[alias]
-        dotted = f"{origin}.{original}" if original and not origin.endswith(".") else f"{origin}{original or ''}"
-        other = module.library.find(dotted, module.path)
-        place = other.look_up(name) if other else None
-        function = place[0].functions.get(place[1]) if place else None
-        return Func(function, place[0]) if place and function else None
-
-    def _of_class(self, receiver: ast.expr, name: str) -> Func | None:
-        """``Base.method(self, …)``."""
-        if not isinstance(receiver, ast.Name):
-            return None
-        place = self.frame.module.look_up(receiver.id)
-        cls = place[0].classes.get(place[1]) if place else None
-        for c in cls.mro if cls else ():
-            if isinstance(c, Class) and isinstance(method := c.methods.get(name), FunctionNode):
-                static = any(source(d) == "staticmethod" for d in method.decorator_list)
-                bound = any(source(d) == "classmethod" for d in method.decorator_list) and not static
-                return Func(method, c.module, c, bound=bound)
-        return None
+def _spread(node: ast.Starred, state: State) -> bool:
+    """Whether ``*args`` was expanded into arguments already."""
+    return isinstance(node.value, ast.Name) and isinstance(state.env.get(node.value.id), Tup)
 
 
 def _is_super(node: ast.expr) -> bool:

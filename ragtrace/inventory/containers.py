@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ragtrace.inventory.expressions import Expressions, Paths, source
-from ragtrace.inventory.values import Attr, Cell, Const, Made, Ref, State, Sym, Tup, Vague, Value, judge
+from ragtrace.inventory.expressions import Expressions
+from ragtrace.inventory.members import Paths, source
+from ragtrace.inventory.values import Attr, Cell, Const, Made, Map, Ref, State, Sym, Tup, Vague, Value, judge
 
 BUILT = Cell("built")
 
@@ -39,6 +40,10 @@ class Containers(Expressions):
 
     def copy(self, value: Value, state: State, deep: bool = False) -> Value:
         """An equal object: changing the copy leaves the original as it is, but for shared elements."""
+        if isinstance(value, Attr) and deep:
+            ref = state.new(Cell("element", origin=value.cell, part=value.name))
+            state.cells[ref.cell] = replace(state.cells[ref.cell], space=-1 - ref.cell)
+            return ref
         if not isinstance(value, Ref):
             return value
         cell = state.cells[value.cell]
@@ -46,10 +51,15 @@ class Containers(Expressions):
             return value
         if cell.kind == "element":
             origin = value.cell if cell.origin is None else cell.origin
-            return state.new(replace(cell, space=None, origin=origin, dirty=state.dirt(value)))
+            ref = state.new(replace(cell, space=None, origin=origin, dirty=state.dirt(value)))
+            state.cells[ref.cell] = replace(state.cells[ref.cell], space=-1 - ref.cell)
+            for (owner, name), part in list(state.parts.items()):
+                if owner == value.cell:
+                    state.parts[ref.cell, name] = state.new(state.cells[part]).cell
+            return ref
         ref = state.new(replace(cell, dirty=state.dirt(value) if deep else cell.dirty))
         if deep and cell.kind == "list":
-            state.cells[ref.cell] = replace(state.cells[ref.cell], space=-ref.cell)
+            state.cells[ref.cell] = replace(state.cells[ref.cell], space=-1 - ref.cell)
         return ref
 
     def _Subscript(self, node: ast.Subscript, state: State) -> Paths:
@@ -79,12 +89,29 @@ class Containers(Expressions):
         if isinstance(base, Tup) and index and isinstance(index[0], Const) and isinstance(index[0].value, int):
             position = index[0].value
             return base.items[position] if -len(base.items) <= position < len(base.items) else Sym(source(node))
+        key = index[0].value if len(index) == 1 and isinstance(index[0], Const) else None
+        if key is not None and isinstance(base, Sym) and (entry := self.table_entry(node.value, key)) is not None:
+            return entry
+        if isinstance(key, str) and isinstance(base, Map):
+            return dict(base.items).get(key) or Sym(source(node))
+        if isinstance(base, Tup):
+            return self.made("weak", (base, *index), node, state)
+        if isinstance(base, Ref) and state.cells[base.cell].kind == "element" and isinstance(key, str | int):
+            return self.attribute(
+                base, ast.copy_location(ast.Attribute(node.value, str(key), ast.Load()), node), state
+            )[0]
+        if isinstance(base, Attr) and isinstance(key, str):
+            return Attr(base.cell, f"{base.name}.{key}")
         if isinstance(base, Ref) and state.cells[base.cell].kind == "list":
             return self.element(base, state, None)
         if isinstance(base, Ref) and state.cells[base.cell].kind == "built":
             items, dirt = state.cells[base.cell].items, state.dirt(base)
-            if len(items) == 1 and items[0][1] is None and dirt is None and not isinstance(items[0][0], Made):
-                return items[0][0]
+            if len(items) == 1 and dirt is None:
+                item, loop = items[0]
+                if loop is None and not isinstance(item, Made):
+                    return item
+                if loop is not None:
+                    return cut(item, node) if isinstance(item, Made) else self._again(item, loop, 0, state)
             return self.made("weak", [v for v, _ in items], node, state) if dirt is None else dirt
         if isinstance(base, Vague | Made):
             return cut(base, node)
@@ -107,8 +134,11 @@ class Containers(Expressions):
                 return self.element(value, state, loop)
             if cell.kind == "built" and judge(value, state)[0] == "same" and isinstance(cell.items[0][0], Ref):
                 return state.new(replace(state.cells[cell.items[0][0].cell], loop=loop))
+            if cell.kind == "built" and state.dirt(value) is None and len(cell.items) == 1:
+                item, made_in = cell.items[0]
+                return self._again(item, made_in, loop, state)
             if cell.kind == "built":
-                return cell.items[0][0] if len(cell.items) == 1 else self.made("weak", (value,), node, state)
+                return self.made("weak", (value,), node, state)
             return Made("weak", source(node), node.lineno)
         if isinstance(value, Tup):
             if value.each:
@@ -119,6 +149,14 @@ class Containers(Expressions):
         if isinstance(value, Made):
             return Made("weak" if value.kind == "weak" else value.kind, value.text, value.line)
         return Made("weak", source(node), node.lineno) if state.touches(value) else Sym(f"an item of {source(node)}")
+
+    def _again(self, item: Value, made_in: int | None, loop: int, state: State) -> Value:
+        """An item of a list that one loop has built, in another loop over it."""
+        if isinstance(item, Tup) and not item.each:
+            return Tup(tuple(self._again(v, made_in, loop, state) for v in item.items))
+        if isinstance(item, Ref) and made_in is not None and state.cells[item.cell].loop == made_in:
+            return state.new(replace(state.cells[item.cell], loop=loop))
+        return item
 
     def _ListComp(self, node: ast.ListComp | ast.GeneratorExp, state: State) -> Paths:
         found: Paths = []
@@ -148,19 +186,43 @@ class Containers(Expressions):
 
     def _filter(self, test: ast.expr, state: State) -> list[tuple[bool, State]]:
         """Whether a comprehension's ``if`` may leave something out."""
-        return [(not (isinstance(v, Const) and bool(v.value)), s) for v, s in self.eval(test, state)]
+        found: list[tuple[bool, State]] = []
+        for value, s in self.eval(test, state):
+            known = isinstance(value, Const)
+            if isinstance(value, Const) and bool(value.value):
+                s.unreachable += ((test.lineno, f"`{source(test)}` is always True"),)
+            found.append((not (known and bool(value.value)), s) if isinstance(value, Const) else (True, s))
+        return found
 
-    def _collected(self, elt: Value, iterable: Value, loop: int, filtered: bool, node: ast.expr, state: State) -> Value:
+    def _collected(
+        self,
+        elt: Value,
+        iterable: Value,
+        loop: int,
+        filtered: bool,
+        node: ast.expr,
+        state: State,
+    ) -> Value:
         if filtered and (state.touches(iterable) or state.touches(elt)):
             return Made("new", source(node), node.lineno)
         if isinstance(elt, Ref | Made | Vague | Attr):
             if isinstance(elt, Ref) and state.cells[elt.cell].kind == "element":
                 return state.new(replace(BUILT, items=((elt, loop),)))
+            chosen = isinstance(node, ast.ListComp | ast.GeneratorExp) and isinstance(node.elt, ast.Subscript)
+            if (
+                isinstance(elt, Made)
+                and elt.kind == "cut"
+                and chosen
+                and isinstance(node, ast.ListComp | ast.GeneratorExp)
+            ):
+                counted = source(node.generators[0].iter).startswith(("range(", "enumerate("))
+                if not counted:  # chosen by numbers from elsewhere
+                    return Made("new", source(node), node.lineno)
             if isinstance(elt, Attr):
                 return Made("weak", source(node), node.lineno)
             return elt if isinstance(elt, Vague) else self.made("weak", (elt,), node, state)
-        if isinstance(elt, Tup) and state.touches(elt):
-            return self.made("weak", elt.items, node, state)
+        if isinstance(elt, Tup | Map) and state.touches(elt):
+            return state.new(replace(BUILT, items=((elt, loop),)))
         if not state.touches(iterable):
             return Sym(source(node))
         return Made("new", source(node), node.lineno)

@@ -3,61 +3,15 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import count
 
-from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.values import (
-    Attr,
-    Condition,
-    Const,
-    Func,
-    Made,
-    Ref,
-    Self,
-    State,
-    Sym,
-    Vague,
-    Value,
-)
-
-Paths = list[tuple[Value, State]]
-MAX_STEPS = 12_000
-MAX_PATHS = 256
+from ragtrace.inventory.members import MAX_STEPS, Members, Paths, TooComplexError, source
+from ragtrace.inventory.values import Attr, Condition, Const, Func, Lazy, Made, Map, Ref, State, Sym, Tup, Vague, Value
 
 
-class TooComplexError(Exception):
-    """More paths than are followed."""
-
-
-@dataclass
-class Frame:
-    """The function being followed."""
-
-    module: Module
-    owner: Class | None
-    depth: int = 0
-
-
-def source(node: ast.AST, limit: int = 70) -> str:
-    """A node's source on one line, cut."""
-    text: str | None = getattr(node, "_ragtrace_source", None)
-    if text is None:
-        text = " ".join(ast.unparse(node).split())
-        node._ragtrace_source = text  # type: ignore[attr-defined]  # unparsing is what costs here
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-class Expressions:
+class Expressions(Members):
     """Names and operators; lists are in :class:`~ragtrace.inventory.containers.Containers`."""
-
-    def __init__(self, mro: list[Class | str], module: Module) -> None:
-        self.mro = mro
-        self.frame = Frame(module, next((c for c in mro if isinstance(c, Class)), None))
-        self.steps = 0
-        self._constants: dict[str, Const | None] = {}
-        self.loop_ids = count(1)
 
     # -- plumbing ---------------------------------------------------------------------------------
 
@@ -74,8 +28,7 @@ class Expressions:
         paths: list[tuple[tuple[Value, ...], State]] = [((), state)]
         for node in nodes:
             paths = [((*before, value), after) for before, s in paths for value, after in self.eval(node, s)]
-            if len(paths) > MAX_PATHS:
-                raise TooComplexError
+            paths = self.sample(paths)
         return paths
 
     def _other(self, node: ast.expr, state: State) -> Paths:
@@ -102,6 +55,8 @@ class Expressions:
             return (isinstance(dirt, Made) and dirt.kind != "weak") or any(
                 isinstance(v, Const | Sym) or self.is_new(v, state) for v, _ in cell.items
             )
+        if isinstance(value, Tup):
+            return any(self.is_new(v, state) for v in value.items)
         return isinstance(value, Made) and value.kind == "new"
 
     # -- names and attributes ---------------------------------------------------------------------
@@ -111,91 +66,23 @@ class Expressions:
 
     def _Name(self, node: ast.Name, state: State) -> Paths:
         if node.id in state.env:
-            return [(state.env[node.id], state)]
+            value = state.env[node.id]
+            return self.run_lazy(value, state, node.id) if isinstance(value, Lazy) else [(value, state)]
         return [(self.global_value(node.id), state)]
-
-    def global_value(self, name: str) -> Value:
-        """What a name of the module, or one it imports, stands for."""
-        place = self.frame.module.look_up(name)
-        if place is None:
-            return Sym(name)
-        module, original = place
-        if function := module.functions.get(original):
-            return Func(function, module)
-        expr = module.constants.get(original)
-        if isinstance(expr, ast.Lambda):
-            return Func(expr, module)
-        return _literal(expr, name) or Sym(name)
 
     def _Attribute(self, node: ast.Attribute, state: State) -> Paths:
         return [self.attribute(value, node, s) for value, s in self.eval(node.value, state)]
 
-    def attribute(self, value: Value, node: ast.Attribute, state: State) -> tuple[Value, State]:
-        """``value.attr``."""
-        if isinstance(value, Self):
-            if node.attr in state.attrs:
-                return state.attrs[node.attr], state
-            return self.member(node.attr) or Sym(f"self.{node.attr}"), state
-        if isinstance(value, Ref):
-            cell = state.cells[value.cell]
-            if cell.kind == "element":
-                origin = value.cell if cell.origin is None else cell.origin
-                return state.dirt(value) or Attr(origin, node.attr), state
-            return Made("cut", source(node), node.lineno), state
-        if isinstance(value, Attr):
-            return Made("cut", source(node), node.lineno), state
-        if isinstance(value, Made | Vague):
-            return value, state
-        return Sym(source(node)), state
-
-    def member(self, name: str) -> Value | None:
-        """A method of the defense, or an attribute that is the same constant wherever its classes set it."""
-        for cls in self.mro:
-            if isinstance(cls, Class) and name in cls.methods:
-                found = cls.methods[name]
-                if isinstance(found, FunctionNode):
-                    plain = {"staticmethod", "classmethod", "property"}
-                    kinds = {source(d) for d in found.decorator_list}
-                    if "property" in kinds or not kinds <= plain:
-                        return None
-                    return Func(found, cls.module, cls, bound="staticmethod" not in kinds)
-                if isinstance(found, ast.Lambda):
-                    return Func(found, cls.module, cls, bound=True)
-                break
-            if isinstance(cls, str) and not is_root(cls):
-                return None
-        if name not in self._constants:
-            self._constants[name] = self._constant(name)
-        return self._constants[name]
-
-    def _constant(self, name: str) -> Const | None:
-        values: list[Const | None] = []
-        for cls in self.mro:
-            if isinstance(cls, str):
-                if not is_root(cls):
-                    return None
-                continue
-            if cls.node.decorator_list:
-                return None  # a dataclass's defaults are parameters
-            if not values and name in cls.methods:
-                found = cls.methods[name]
-                values.append(_literal(found, f"self.{name}") if isinstance(found, ast.expr) else None)
-            stores = 0
-            for node in ast.walk(cls.node):
-                if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store | ast.Del):
-                    stores += 1
-                elif isinstance(node, ast.Assign | ast.AnnAssign):
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    if any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
-                        stores -= 1
-                        values.append(_literal(node.value, f"self.{name}"))
-                elif isinstance(node, ast.Call) and source(node.func) == "setattr":
-                    return None
-            if stores:
-                return None
-        known = [v for v in values if v is not None]
-        same = len(known) == len(values) and len({repr(v.value) for v in known}) == 1
-        return known[0] if same else None
+    def run_lazy(self, value: Lazy, state: State, name: str | None = None) -> Paths:
+        """A generator or coroutine is asked for what it makes, here."""
+        outer = state.env
+        state.env = dict(value.env)
+        found = self.eval(value.node, state)
+        for made, s in found:
+            s.env = dict(outer)
+            if name is not None:
+                s.bind(name, made)
+        return found
 
     # -- operators --------------------------------------------------------------------------------
 
@@ -205,6 +92,9 @@ class Expressions:
     def binary(self, a: Value, b: Value, node: ast.expr, op: ast.operator, state: State) -> Value:
         """``a op b``."""
         pair = (a, b)
+        counted = isinstance(a, Const) and isinstance(b, Const) and type(a.value) is type(b.value) is int
+        if counted and isinstance(a, Const) and isinstance(b, Const) and isinstance(op, ast.Add | ast.Sub):
+            return Const(a.value + b.value if isinstance(op, ast.Add) else a.value - b.value)
         if not any(map(state.touches, pair)):
             return Sym(source(node))
         for constant, other in (pair, pair[::-1]):
@@ -248,14 +138,18 @@ class Expressions:
         return paths
 
     def _Compare(self, node: ast.Compare, state: State) -> Paths:
-        return [
-            (self.made("new", values, node, s), s) for values, s in self.eval_all((node.left, *node.comparators), state)
-        ]
+        found: Paths = []
+        for values, s in self.eval_all((node.left, *node.comparators), state):
+            known = _compared(values, node.ops)
+            found.append((self.made("new", values, node, s) if known is None else known, s))
+        return found
 
     def _UnaryOp(self, node: ast.UnaryOp, state: State) -> Paths:
         found: Paths = []
         for value, s in self.eval(node.operand, state):
-            if isinstance(node.op, ast.Not) and isinstance(value, Const):
+            if isinstance(node.op, ast.USub) and isinstance(value, Const) and isinstance(value.value, int | float):
+                found.append((Const(-value.value, value.origin), s))
+            elif isinstance(node.op, ast.Not) and isinstance(value, Const):
                 found.append((Const(not value.value, value.origin), s))
             else:
                 found.append((self.made("new", (value,), node, s), s))
@@ -284,6 +178,31 @@ class Expressions:
     def _Starred(self, node: ast.Starred, state: State) -> Paths:
         return self.eval(node.value, state)
 
+    def _Dict(self, node: ast.Dict, state: State) -> Paths:
+        found: Paths = []
+        nodes = [*(k for k in node.keys if k is not None), *node.values]
+        for values, s in self.eval_all(nodes, state):
+            found.append((self._dict(node, list(values[-len(node.values) :]) if node.values else [], s), s))
+        return found
+
+    def _dict(self, node: ast.Dict, values: list[Value], state: State) -> Value:
+        spread = [v for k, v in zip(node.keys, values, strict=True) if k is None]
+        plain = all(k is None or (isinstance(k, ast.Constant) and isinstance(k.value, str)) for k in node.keys)
+        pairs = [(str(k.value), v) for k, v in zip(node.keys, values, strict=True) if isinstance(k, ast.Constant)]
+        first = spread[0] if spread else None
+        if isinstance(first, Ref) and state.cells[first.cell].kind == "element" and len(spread) == 1 and plain:
+            return self.replaced(first, dict(pairs), node, state)
+        if isinstance(first, Attr) and len(spread) == 1 and plain:  # {**document.metadata, key: value}
+            return Made("new", source(node), node.lineno) if pairs else first
+        maps = [v.items for v in spread if isinstance(v, Map)]
+        if plain and len(maps) == len(spread):
+            return Map(tuple({k: v for items in (*maps, pairs) for k, v in items}.items()))
+        return self.made("weak", values, node, state)
+
+    def replaced(self, base: Ref, fields: dict[str, Value], node: ast.expr, state: State) -> Value:
+        """A copy of an element with fields set. See :class:`~ragtrace.inventory.objects.Objects`."""
+        raise NotImplementedError
+
     def _Lambda(self, node: ast.Lambda, state: State) -> Paths:
         return [(Func(node, self.frame.module, self.frame.owner, tuple(state.env.items())), state)]
 
@@ -301,19 +220,21 @@ class Expressions:
         return found
 
 
-def is_root(name: str) -> bool:
-    """Whether a base class out of sight, by its dotted name, is a root that adds nothing: Defense or object."""
-    return name in ("object", "Defense", "abc.ABC", "ABC", "typing.Generic", "Generic", "typing.Protocol") or (
-        name.startswith("ragtrace") and name.endswith(".Defense")
-    )
-
-
-def _literal(expr: ast.expr | None, origin: str) -> Const | None:
-    """A constant that a test may be decided by: a literal, or an empty container."""
-    if isinstance(expr, ast.Constant):
-        return Const(expr.value, origin)
-    if isinstance(expr, ast.Tuple | ast.List) and not expr.elts:
-        return Const((), origin)
-    if isinstance(expr, ast.Dict) and not expr.keys:
-        return Const((), origin)
-    return None
+def _compared(values: tuple[Value, ...], ops: list[ast.cmpop]) -> Const | None:
+    """A comparison of two constants, one of which has a name; whether something is in what is empty."""
+    left, right, op = values[0], values[-1], ops[0]
+    if len(values) != 2 or not isinstance(right, Const):
+        return None
+    if right.value == () and right.origin and isinstance(op, ast.In | ast.NotIn):
+        return Const(isinstance(op, ast.NotIn), right.origin)
+    if not isinstance(left, Const):
+        return None
+    origin = left.origin or right.origin
+    if isinstance(op, ast.Is | ast.Eq):
+        return Const(left.value == right.value, origin)
+    if isinstance(op, ast.IsNot | ast.NotEq):
+        return Const(left.value != right.value, origin)
+    if not isinstance(left.value, int | float) or not isinstance(right.value, int | float):
+        return None
+    order = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}.get(type(op))
+    return Const(order(left.value, right.value), origin) if order else None

@@ -7,49 +7,90 @@ An exception handler starts from the state before its ``try``.
 from __future__ import annotations
 
 import ast
+import builtins
+import re
+from dataclasses import replace
+from functools import lru_cache
 
-from ragtrace.inventory.assignments import NOTHING, Assignments, Outcome
-from ragtrace.inventory.expressions import MAX_PATHS, Paths, TooComplexError, source
-from ragtrace.inventory.modules import FunctionNode, Module
-from ragtrace.inventory.values import (
-    Attr,
-    Condition,
-    Const,
-    Func,
-    Ref,
-    State,
-    Sym,
-    Vague,
-    Value,
-    judge,
-)
+from ragtrace.inventory.assignments import NOTHING, Outcome
+from ragtrace.inventory.branches import does_something
+from ragtrace.inventory.calls import transparent
+from ragtrace.inventory.doomed import doom
+from ragtrace.inventory.loops import Loops
+from ragtrace.inventory.members import MAX_PATHS, Paths, setting, source
+from ragtrace.inventory.modules import Class, FunctionNode, Module, needed
+from ragtrace.inventory.values import Cell, Condition, Const, Func, Handler, Ref, State, Sym, Vague, Value
+
+_MERGE_FROM = 12  # below it, each path keeps how it was reached, to be told
+YIELDED = "<yielded>"
 
 
-class Flow(Assignments):
+class Flow(Loops):
     """Follows one hook. ``followed``, ``raised`` and ``dead_code`` fill up meanwhile."""
 
-    def start(self, node: FunctionNode | ast.Lambda, state: State) -> Paths:
-        """All returns of the hook."""
+    def begin(self, node: FunctionNode | ast.Lambda, state: State, owner: Class | None) -> Paths | None:
+        """All returns of the hook, as its decorators leave them; ``None`` where one of these cannot be followed."""
         self.followed: list[tuple[FunctionNode | ast.Lambda, Module]] = []  # functions entered
         self.raised: list[tuple[str, int]] = []
         self.dead_code: list[int] = []  # lines after a return
-        return self.run(node, state)
+        self.fed = {}
+        module = self.frame.module
+        decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+        if isinstance(node, ast.Lambda) or all(transparent(d, module) for d in decorators):
+            return self.run(node, state)
+        wrapped = self.decorated(Func(node, module, owner), state)
+        if wrapped is None:
+            return None
+        spec = node.args
+        names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+        values = [state.env[n] for n in names]
+        call = ast.copy_location(ast.Call(ast.Name(node.name, ast.Load()), [], []), node)
+        state.env = {}
+        return self.call(replace(wrapped, bound=False), values, {}, state, call)
 
     def run(self, node: FunctionNode | ast.Lambda, state: State) -> Paths:
         """All returns of a function: (value, state) for each path that does not raise."""
+        if all(known is not node for known, _ in self.followed):
+            self.local_names |= bound(node)
         self.followed.append((node, self.frame.module))
         if isinstance(node, ast.Lambda):
             return self.eval(node.body, state)
-        if any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own(node)):
+        generator = generates(node)
+        if generator and self.frame.depth == 0:
             return [(Vague("it is a generator", node.lineno), state)]
+        if generator:
+            state.env[YIELDED] = state.new(Cell("built"))
         ended: Paths = []
         for signal, s, value, line in self.block(node.body, state):
             if signal == "raise":
                 if self.frame.depth == 0:
                     self.raised.append((value.text if isinstance(value, Sym) else "", line))
             else:
-                ended.append((value if signal == "return" else NOTHING, s))
+                ended.append((s.env[YIELDED] if generator else value if signal == "return" else NOTHING, s))
         return ended
+
+    def _Yield(self, node: ast.Yield, state: State) -> Paths:
+        found = self.eval(node.value, state) if node.value else [(NOTHING, state)]
+        for value, s in found:
+            ref = s.env.get(YIELDED)
+            if isinstance(ref, Ref):
+                cell = s.cells[ref.cell]
+                loop = s.loops[-1] if s.loops else None
+                s.cells[ref.cell] = replace(cell, items=(*cell.items, (value, loop)))
+        return [(NOTHING, s) for _, s in found]
+
+    def _YieldFrom(self, node: ast.YieldFrom, state: State) -> Paths:
+        found = self.eval(node.value, state)
+        for value, s in found:
+            ref = s.env.get(YIELDED)
+            if isinstance(ref, Ref):
+                empty = not s.cells[ref.cell].items
+                if empty and isinstance(value, Ref) and not s.loops:
+                    s.cells[ref.cell] = s.cells[value.cell]
+                else:
+                    cell = s.cells[ref.cell]
+                    s.cells[ref.cell] = replace(cell, items=(*cell.items, (self.made("weak", (value,), node, s), None)))
+        return [(NOTHING, s) for _, s in found]
 
     def block(self, body: list[ast.stmt], state: State) -> list[Outcome]:
         """Statements one after the other."""
@@ -63,25 +104,58 @@ class Flow(Assignments):
                         following.append(outcome[1])
                     else:
                         ended.append(outcome)
-            running = following
-            if len(running) + len(ended) > MAX_PATHS:
-                raise TooComplexError
+            running = self.thinned(following)
             if not running:
                 if i + 1 < len(body):
                     self.dead_code.append(body[i + 1].lineno)
                 break
+        if len(ended) > MAX_PATHS:
+            ended = self.sample(ended)
         return ended + [("next", s, NOTHING, 0) for s in running]
+
+    def thinned(self, states: list[State]) -> list[State]:
+        """Of too many paths, those that differ in more than how they were reached; of too many still, a sample."""
+        if len(states) <= _MERGE_FROM:
+            return states
+        distinct: dict[object, State] = {}
+        for state in states:
+            known = distinct.setdefault(state.key(), state)
+            if known is not state:
+                known.facts = {k: v for k, v in known.facts.items() if state.facts.get(k) is v}
+                known.edits = known.edits or state.edits
+        return self.sample(list(distinct.values()))
 
     def statement(self, node: ast.stmt, state: State) -> list[Outcome]:
         """One statement."""
         self.steps += 1
+        if (why := doom(self, node, state)) is not None:
+            return [("raise", state, Sym(why), node.lineno)]
         handler = getattr(self, f"_{type(node).__name__}", None)
         if handler is not None:
             return handler(node, state)  # type: ignore[no-any-return]
         return [("next", state, NOTHING, 0)]  # pass, import, global, assert …
 
     def _Expr(self, node: ast.Expr, state: State) -> list[Outcome]:
-        return self._next(self.eval(node.value, state))
+        return self._next(self._later(node.value, state) or self.eval(node.value, state))
+
+    def lazy(self, node: ast.expr, state: State) -> str | None:
+        """``generator`` for what runs only when it is consumed, ``coroutine`` for what runs only when awaited."""
+        if isinstance(node, ast.GeneratorExp):
+            return "generator"
+        if not isinstance(node, ast.Call):
+            return None
+        if isinstance(node.func, ast.Name) and node.func.id in ("map", "filter") and node.func.id not in state.env:
+            return "generator"
+        callee: Value | None = None
+        if isinstance(node.func, ast.Name):
+            callee = state.env.get(node.func.id) or self.global_value(node.func.id)
+        elif isinstance(node.func, ast.Attribute) and source(node.func.value) == "self":
+            callee = state.attrs.get(node.func.attr) or self.member(node.func.attr)
+        if not isinstance(callee, Func) or isinstance(callee.node, ast.Lambda):
+            return None
+        if generates(callee.node):
+            return "generator"
+        return "coroutine" if isinstance(callee.node, ast.AsyncFunctionDef) else None
 
     def _Return(self, node: ast.Return, state: State) -> list[Outcome]:
         paths = self.eval(node.value, state) if node.value else [(NOTHING, state)]
@@ -104,87 +178,6 @@ class Flow(Assignments):
 
     # -- branches ---------------------------------------------------------------------------------
 
-    def test(self, node: ast.expr, state: State, branches: tuple[object, object]) -> list[tuple[bool, State]]:
-        """Both ways a test may go, or the only one. ``branches`` are what follows: (if true, if false)."""
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return [(not truth, s) for truth, s in self.test(node.operand, state, branches[::-1])]
-        text, before = source(node), state.edits
-        known = state.facts.get(text)
-        empty = self._emptiness(node, state)
-        found: list[tuple[bool, State]] = []
-        for value, s in self._test_values(node, state):
-            s.edits = before  # what is made for a test is not meant to be returned
-            if isinstance(value, Const):
-                truth = bool(value.value)
-                if value.origin or isinstance(node, ast.Constant):
-                    lost = branches[1] if truth else branches[0]
-                    if isinstance(lost, ast.expr) or (isinstance(lost, list) and _does_something(lost)):
-                        what = f"`{text}` is always {truth}" if value.origin else f"the test is always {truth}"
-                        s.unreachable += ((node.lineno, what),)
-                found.append((truth, s))
-            elif known is not None:
-                found.append((known, s))
-            else:
-                for truth in (True, False):
-                    branch = s.fork() if truth else s
-                    branch.conditions += (Condition(text, truth, node.lineno),)
-                    if empty is truth:
-                        branch.trivial = branch.empty = True
-                    if not any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(node)):
-                        branch.facts[text] = truth
-                    found.append((truth, branch))
-        return found
-
-    def _test_values(self, node: ast.expr, state: State) -> Paths:
-        """A test's values, where ``and``, ``or`` are one condition unless a constant decides them."""
-        if not isinstance(node, ast.BoolOp):
-            return self.eval(node, state)
-        stops_at = isinstance(node.op, ast.Or)
-        found: Paths = []
-        for values, s in self.eval_all(node.values, state):
-            constants = [v for v in values if isinstance(v, Const)]
-            decided = next((v for v in constants if bool(v.value) is stops_at), None)
-            if decided is None and len(constants) == len(values):
-                decided = constants[-1]
-            found.append((decided or Sym(source(node)), s))
-        return found[:1]  # the operands' own branches are part of this one condition
-
-    def _emptiness(self, node: ast.expr, state: State) -> bool | None:
-        """The outcome of a test that means: there is nothing to protect here (an empty input, or none)."""
-        if isinstance(node, ast.BoolOp):
-            parts = {self._emptiness(v, state) for v in node.values}
-            return parts.pop() if len(parts) == 1 else None
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            inner = self._emptiness(node.operand, state)
-            return None if inner is None else not inner
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            op, right = node.ops[0], source(node.comparators[0])
-            subject = node.left
-            if isinstance(subject, ast.Call) and source(subject.func) == "len" and subject.args:
-                subject = subject.args[0]
-            elif right not in ("None", "''", "[]"):
-                return None
-            if not self._is_input(subject, state) or right not in ("None", "''", "[]", "0", "1"):
-                return None
-            if isinstance(op, ast.Eq | ast.Is | ast.Lt | ast.LtE):
-                return True
-            return False if isinstance(op, ast.NotEq | ast.IsNot | ast.Gt | ast.GtE) else None
-        if isinstance(node, ast.Call):
-            name = source(node.func)
-            if name in ("isinstance", "len", "bool", "any") and node.args and self._is_input(node.args[0], state):
-                return False
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "strip":
-                return False if self._is_input(node.func.value, state) else None
-            return None
-        return False if self._is_input(node, state) else None
-
-    def _is_input(self, node: ast.expr, state: State) -> bool:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "strip":
-            node = node.func.value
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return node.attr == "content" and isinstance(state.env.get(node.value.id), Ref)
-        return isinstance(node, ast.Name) and isinstance(state.env.get(node.id), Ref | Attr)
-
     def _If(self, node: ast.If, state: State) -> list[Outcome]:
         return [
             outcome
@@ -198,6 +191,19 @@ class Flow(Assignments):
         for value, s in self.eval(node.subject, state):
             rest = s
             for case in node.cases:
+                known = case.pattern.value if isinstance(case.pattern, ast.MatchValue) else None
+                if isinstance(value, Const) and isinstance(known, ast.Constant | ast.Attribute) and case.guard is None:
+                    wanted = (
+                        known.value
+                        if isinstance(known, ast.Constant)
+                        else getattr(setting(known, self.frame.module), "value", None)
+                    )
+                    if value.value == wanted:
+                        found += self.block(case.body, rest)
+                        break
+                    if does_something(case.body):
+                        rest.unreachable += ((case.pattern.lineno, f"`{subject}` is never `{source(known)}`"),)
+                    continue
                 taken = rest.fork()
                 always = isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None and case.guard is None
                 for part in ast.walk(case.pattern):
@@ -218,90 +224,18 @@ class Flow(Assignments):
 
     # -- loops ------------------------------------------------------------------------------------
 
-    def _For(self, node: ast.For | ast.AsyncFor, state: State) -> list[Outcome]:
-        found: list[Outcome] = []
-        for iterable, s in self.eval(node.iter, state):
-            if isinstance(iterable, Const) and iterable.value == ():
-                s.unreachable += ((node.lineno, f"`{source(node.iter)}` is always empty"),)
-                found += self.block(node.orelse, s)
-                continue
-            skipped = s.fork()
-            loop = next(self.loop_ids)
-            self._havoc(node.body, s)
-            self.assign(node.target, self.elements(iterable, node.iter, s, loop), s)
-            done = self._round(node.body, node.orelse, loop, s)
-            filled = isinstance(node.iter, ast.Tuple | ast.List | ast.Set) and not isinstance(
-                node.iter.elts[0], ast.Starred
-            )
-            if not filled and not any(o[0] == "next" for o in done):
-                skipped.conditions += (Condition(f"{source(node.iter)} is empty", True, node.lineno),)
-                skipped.trivial = skipped.trivial or s.touches(iterable)
-                done += self.block(node.orelse, skipped)
-            found += done
-        return found
-
-    _AsyncFor = _For
-
-    def _While(self, node: ast.While, state: State) -> list[Outcome]:
-        found: list[Outcome] = []
-        self._havoc(node.body, state)
-        for truth, s in self.test(node.test, state, (node.body, [])):
-            if truth:
-                found += self._round(node.body, node.orelse, next(self.loop_ids), s)
-            else:
-                found += self.block(node.orelse, s)
-        return found
-
-    def _round(self, body: list[ast.stmt], orelse: list[ast.stmt], loop: int, state: State) -> list[Outcome]:
-        """The body once, then what follows the loop."""
-        outer, before = state.loops, {n: (v, _dirt(v, state)) for n, v in state.env.items()}
-        state.loops = (*outer, loop)
-        found: list[Outcome] = []
-        for signal, s, value, line in self.block(body, state):
-            s.loops = outer
-            if signal not in ("return", "raise"):
-                self._carry(body, before, s)
-            if signal == "break":
-                s.broken |= {loop}
-                found.append(("next", s, NOTHING, 0))
-            elif signal in ("next", "continue"):
-                found += self.block(orelse, s)
-            else:
-                found.append((signal, s, value, line))
-        return found
-
-    def _carry(self, body: list[ast.stmt], before: dict[str, tuple[Value, object]], state: State) -> None:
-        """A variable that held the input after one round may hold what another one carries into the next."""
-        feeds: dict[str, set[str]] = {}
-        for node in (n for statement in body for n in ast.walk(statement)):
-            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
-                names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-                for stored in (n.id for n in names if isinstance(n.ctx, ast.Store)):
-                    feeds.setdefault(stored, set()).update(n.id for n in names if isinstance(n.ctx, ast.Load))
-        for name in feeds:
-            seen, pending = {name}, set(feeds[name])
-            while pending:
-                seen |= pending
-                pending = {f for n in pending for f in feeds.get(n, ())} - seen
-            value = state.env.get(name)
-            moved = [n for n in seen - {name} if n in before and before[n] != (now := state.env[n], _dirt(now, state))]
-            if moved and isinstance(value, Ref) and judge(value, state)[0] == "same":
-                state.bind(name, Vague(f"`{name}` may hold what `{moved[0]}` was the round before", body[0].lineno))
-
-    def _havoc(self, body: list[ast.stmt], state: State) -> None:
-        """Forgets constants that the loop's body sets: they hold in the first round only."""
-        for node in (n for statement in body for n in ast.walk(statement)):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                state.forget(node.id)
-                if isinstance(state.env.get(node.id), Const):
-                    state.env[node.id] = Sym(node.id)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                state.attrs.pop(node.attr, None)
-                state.forget("self")
-
     # -- the rest ---------------------------------------------------------------------------------
 
     def _With(self, node: ast.With | ast.AsyncWith, state: State) -> list[Outcome]:
+        for i, item in enumerate(node.items):
+            manager = item.context_expr
+            if isinstance(manager, ast.Call) and source(manager.func).rpartition(".")[2] == "suppress":
+                kinds = ast.Tuple(manager.args, ast.Load())
+                handler = ast.ExceptHandler(kinds, None, [ast.Pass()])
+                others = [*node.items[:i], *node.items[i + 1 :]]
+                body: list[ast.stmt] = [ast.copy_location(ast.With(others, node.body), node)] if others else node.body
+                whole = ast.copy_location(ast.Try(body, [handler], [], []), node)
+                return self._Try(ast.fix_missing_locations(whole), state)
         found: list[Outcome] = []
         for values, s in self.eval_all([i.context_expr for i in node.items], state):
             for item, value in zip(node.items, values, strict=True):
@@ -314,20 +248,32 @@ class Flow(Assignments):
 
     def _Try(self, node: ast.Try | ast.TryStar, state: State) -> list[Outcome]:
         found: list[Outcome] = []
-        raised = False
-        for outcome in self.block(node.body, state.fork()):
+        raised: list[tuple[str, int]] = []
+        passed = False
+        body = self._importing(node, state) or self.block(node.body, state.fork())
+        for outcome in body:
             if outcome[0] == "raise" and node.handlers:
-                raised = True
+                raised.append((outcome[2].text if isinstance(outcome[2], Sym) else "", outcome[3]))
             elif outcome[0] == "next":
+                passed = True
                 found += self.block(node.orelse, outcome[1])
             else:
+                passed = True
                 found.append(outcome)
         for handler in node.handlers:
+            if raised and not passed and not self._catches(handler, raised[0][0]):
+                continue
             s = state.fork()
             kind = source(handler.type) if handler.type else "anything"
-            s.conditions += (Condition(f"{kind} is raised in line {node.lineno}", True, handler.lineno),)
-            if not raised:
+            needs = needed(node)
+            told = f"`{needs}` cannot be imported" if needs else f"{kind} is raised in line {node.lineno}"
+            s.conditions += (Condition(told.strip("`") if needs else told, True, handler.lineno),)
+            asks = any(isinstance(v, Handler) for v in (state.env.get(n.id) for n in names_in(node.body)))
+            if not raised and not (needs and "Import" in kind) and not asks:
                 s.trivial, s.handled = True, s.conditions[-1].text
+            elif raised and not passed:
+                why, line = raised[0]
+                s.unreachable += ((line, f"line {line} always raises ({why or 'an exception'}), which is swallowed"),)
             if handler.name:
                 s.bind(handler.name, Sym(handler.name))
             found += self.block(handler.body, s)
@@ -339,11 +285,43 @@ class Flow(Assignments):
                 last.append((signal, after[1], value, line) if after[0] == "next" else after)
         return last
 
+    def _importing(self, node: ast.Try | ast.TryStar, state: State) -> list[Outcome] | None:
+        """What a ``try`` does that begins with an import of what is not installed here, and goes on without it."""
+        needs = needed(node)
+        module = self.frame.module
+        if needs is None or any(isinstance(n, ast.Raise) for h in node.handlers for n in ast.walk(h)):
+            return None
+        if not module.library.missing(needs, module.path):
+            return None
+        return [("raise", state, Sym(f"ImportError: `{needs}` cannot be found"), node.lineno)]
+
+    def _catches(self, handler: ast.ExceptHandler, raised: str) -> bool:
+        """Whether a handler may be the one for an exception that is sure to come."""
+        kind = re.match(r"(\w+)", raised)
+        if handler.type is None or kind is None or not isinstance(known := getattr(builtins, kind[1], None), type):
+            return True
+        names = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        caught = [getattr(builtins, source(n), None) for n in names]
+        return any(not isinstance(c, type) or issubclass(known, c) for c in caught) or kind[1] == "ImportError"
+
     _TryStar = _Try
 
 
-def _dirt(value: Value, state: State) -> object:
-    return state.dirt(value) if isinstance(value, Ref) else None
+def bound(node: ast.AST) -> set[str]:
+    """All names that a function, or one in it, binds."""
+    found = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    return found | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+
+
+def names_in(body: list[ast.stmt]) -> list[ast.Name]:
+    """All names in some statements."""
+    return [n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Name)]
+
+
+@lru_cache(maxsize=8192)
+def generates(node: FunctionNode) -> bool:
+    """Whether calling the function runs nothing of it yet."""
+    return any(isinstance(n, ast.Yield | ast.YieldFrom) for n in _own(node))
 
 
 def _own(node: FunctionNode) -> list[ast.AST]:
@@ -356,9 +334,3 @@ def _own(node: FunctionNode) -> list[ast.AST]:
         if not isinstance(current, FunctionNode | ast.Lambda | ast.ClassDef):
             pending += ast.iter_child_nodes(current)
     return found
-
-
-def _does_something(body: list[ast.stmt]) -> bool:
-    """Whether a branch could have changed what is returned, which logging alone cannot."""
-    kinds = ast.Return | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete
-    return any(isinstance(n, kinds) for statement in body for n in ast.walk(statement))

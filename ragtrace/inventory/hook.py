@@ -4,103 +4,110 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ragtrace.inventory.calls import TRANSPARENT
-from ragtrace.inventory.expressions import Paths, TooComplexError, is_root, source
+from ragtrace.inventory.edits import selects, writes
+from ragtrace.inventory.entries import Entry, variants
 from ragtrace.inventory.flow import Flow
+from ragtrace.inventory.members import TooComplexError, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.values import Cell, Condition, Const, Judgement, Ref, Self, State, Sym, Value, judge
+from ragtrace.inventory.starts import asked, hook_of, outcome, start
+from ragtrace.inventory.values import Condition, Judgement, State, Value, judge
 
 if TYPE_CHECKING:
     from ragtrace.inventory.source import Status
 
 Verdict = tuple["Status", str]
-_INPUT = {"query": (0, "query"), "retrieval": (1, "documents"), "content": (1, "documents"),
-          "prompt": (0, "messages"), "response": (2, "response")}  # fmt: skip
+_INTENT = re.compile(
+    r"(?i)nois|mask|redact|clean|scrub|sanit|anonym|pseud|filter|safe|protect|perturb|rank|shuffl|sorted|rewrit|replac"
+    r"|encrypt|hidden|censor|kept|keep|modif|processed|private"
+)
+_COUNTS = re.compile(r"(?i)len|count|num|^n_|match|found")
 _MARKER = re.compile(
     r"\b(?:TODO|FIXME|XXX|NotImplemented)\b"
     r"|\b(?i:placeholder|for now|not (?:yet )?implemented|stub|temporar(?:y|ily))\b"
 )
 
 
-def find_hook(hook: str, mro: Sequence[Class | str]) -> tuple[Class, FunctionNode | ast.expr] | None:
-    """The class that defines the hook, and its definition; ``None`` where it is absent or out of sight."""
-    for cls in mro:
-        if isinstance(cls, Class) and f"on_{hook}" in cls.methods:
-            return cls, cls.methods[f"on_{hook}"]
-        if isinstance(cls, str) and not is_root(cls):
-            return None
-    return None
+def examine(
+    entry: Entry, owner: Class | None, node: FunctionNode | ast.expr, module: Module, mro: list[Class | str],
+    flags: Mapping[str, Value] | None = None,
+) -> list[tuple[str, Verdict]]:  # fmt: skip
+    """What a method does at its hook or hooks: the hook, its status, and the reason in a sentence.
 
-
-def classify(hook: str, owner: Class, node: FunctionNode | ast.expr, mro: list[Class | str]) -> Verdict:
-    """The status of a hook, and the reason in a sentence."""
-    module = owner.module
+    :param owner: the class that defines it; ``None`` for a function.
+    :param flags: what a live object holds in its attributes.
+    """
+    default = "content" if entry.hook == "documents" else "prompt" if entry.hook == "model" else entry.hook
+    if isinstance(node, ast.Name) and owner is not None and isinstance(own := owner.methods.get(node.id), FunctionNode):
+        node = own
     if isinstance(node, ast.Name):
         place = module.look_up(node.id)
         function = place[0].functions.get(place[1]) if place else None
         if place is None or function is None:
-            return "unknown", f"cannot tell: it is `{node.id}`, whose code is not in sight"
+            return [(default, ("unknown", f"cannot tell: it is `{node.id}`, whose code is not in sight"))]
         module, node = place[0], function
     if not isinstance(node, FunctionNode | ast.Lambda):
-        return "unknown", f"cannot tell: it is set to `{source(node)}`"
+        return [(default, ("unknown", f"cannot tell: it is set to `{source(node)}`"))]
+    hook = hook_of(entry, node) if entry.shape == "duck" else default
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    for decorator in decorators:
-        if module.full_name(decorator.func if isinstance(decorator, ast.Call) else decorator) not in TRANSPARENT:
-            return "unknown", f"cannot tell: `@{source(decorator)}` may replace what the hook returns"
-    state = _start(hook, node, any(source(d) == "staticmethod" for d in decorators))
+    static = owner is None or any(source(d) == "staticmethod" for d in decorators)
+    state = start(entry, hook, node, static)
     if state is None:
-        return "unknown", "cannot tell: it takes its input by a signature that is not that of the hook"
+        return [(hook, ("unknown", "cannot tell: it takes its input by a signature that is not that of the hook"))]
+    inputs = len(state.cells)
+    state.attrs |= flags or {}
     flow = Flow(mro, module)
     flow.frame.owner = owner
+    if entry.shape == "answer":
+        flow.answers = frozenset(variants(entry.method)) | {"synthesize", "asynthesize"}
     try:
-        paths = flow.start(node, state)
+        paths = flow.begin(node, state, owner)
     except (TooComplexError, RecursionError):
-        return "unknown", "cannot tell: it has more paths than are followed"
+        return [(hook, ("unknown", "cannot tell: it has more paths than are followed"))]
     except Exception as error:  # code that nobody foresaw must not stop the inventory of the rest
-        return "unknown", f"cannot tell: it could not be followed ({type(error).__name__})"
-    return _decide(node, flow, paths)
+        return [(hook, ("unknown", f"cannot tell: it could not be followed ({type(error).__name__})"))]
+    if paths is None:
+        names = ", ".join(f"`@{source(d)}`" for d in decorators)
+        return [(hook, ("unknown", f"cannot tell: {names} may replace what the hook returns"))]
+    verdict = _decide(node, flow, [(outcome(entry, value, s, inputs), s) for value, s in paths])
+    if entry.hook == "documents":
+        return [(documents_hook(flow, verdict[0]), verdict)]
+    if entry.shape != "model":
+        return [(hook, verdict)]
+    before = _decide(node, flow, [(asked(s), s) for _, s in paths if s.sent])
+    both = [("prompt", before), ("response", verdict)]
+    acting = [(h, v) for h, v in both if v[0] in ("active", "conditional", "unknown")]
+    if acting or before[0] == verdict[0] == "pass_through":
+        return acting or both
+    request = next((a.arg for a in node.args.args if a.arg not in ("self", "cls")), "request")
+    lost = re.search(rf"\b{request}\b", verdict[1]) and "override" in verdict[1]
+    return both[:1] if lost else both[1:] if verdict[0] == "dead" else both
 
 
-def _start(hook: str, node: FunctionNode | ast.Lambda, static: bool) -> State | None:
-    spec = node.args
-    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-    state = State()
-    position, expected = _INPUT[hook]
-    text = hook in ("query", "response")
-    ref = state.new(Cell("text") if text else Cell("list", space=0))
-    if not static:
-        if not names:
-            return None
-        state.env[names.pop(0)] = Self()
-    defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
-    for i, name in enumerate(names):
-        default = defaults.get(name)
-        extra = i > position and isinstance(default, ast.Constant)
-        state.env[name] = Const(default.value) if extra and isinstance(default, ast.Constant) else Sym(name)
-    state.env |= {a.arg: Sym(a.arg) for a in spec.kwonlyargs}
-    state.env |= {a.arg: Sym(a.arg) for a in (spec.vararg, spec.kwarg) if a}
-    if position >= len(names):
-        if expected not in [a.arg for a in spec.kwonlyargs]:
-            return None
-        state.env[expected] = ref
-    else:
-        state.env[names[position]] = ref
-    return state
+def documents_hook(flow: Flow, status: str) -> str:
+    """``content`` or ``retrieval``, for a part that is given documents. See :mod:`~ragtrace.inventory.entries`."""
+    if any(writes(function) for function, _ in flow.followed):
+        return "content"
+    chooses = any(selects(function) for function, _ in flow.followed)
+    return "retrieval" if status in ("active", "conditional") or chooses else "content"
 
 
-def _decide(node: FunctionNode | ast.Lambda, flow: Flow, paths: Paths) -> Verdict:
-    outcomes = [(_judge(value, s), s) for value, s in paths]
+def _decide(node: FunctionNode | ast.Lambda, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:
     if not outcomes:
         return _raises(flow)
     # an empty input, or a swallowed exception, is no choice of the defense
     main = [(j, s) for j, s in outcomes if not s.trivial or j[0] == "changed"] or outcomes
     kinds: set[str] = {j[0] for j, _ in main}
     changed = [(j, s) for j, s in main if j[0] == "changed"]
+    if changed and all(s.empty for _, s in changed) and "same" in kinds:
+        j, s = changed[0]
+        if re.match("returns (?:.[^`]*.$|`)", j[1]) and not j[2]:
+            return "pass_through", f"returns its input unchanged, unless that is empty ({_at(j)})"
+        return "dead", f"returns its input unchanged: it acts only if {s.conditions[-1]}, on an empty input ({_at(j)})"
     idle = [(j, s) for j, s in main if j[0] in ("same", "none")]
-    if changed and all(s.handled for _, s in changed) and "same" in kinds:
+    if changed and all(s.handled for _, s in changed) and kinds & {"same", "vague"}:
         j, s = changed[0]
         return "unknown", f"cannot tell: it acts only if {s.handled}, and nothing in sight raises it ({_at(j)})"
     if changed:
@@ -110,6 +117,8 @@ def _decide(node: FunctionNode | ast.Lambda, flow: Flow, paths: Paths) -> Verdic
             other = "returns its input" if "same" in kinds else "returns None, which counts as an error"
             return "conditional", f"acts only if {when} ({_at(j)}); otherwise {other}"
         return "active", _at(j)
+    if flow.sampled:
+        return "unknown", "cannot tell: it has more paths than are followed, and none of these acts"
     if "vague" in kinds:
         return "unknown", "cannot tell: " + _at(next(j for j, _ in main if j[0] == "vague"))
     return _inert(node, flow, [s for _, s in outcomes], kinds)
@@ -123,6 +132,9 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
         if state.unreachable:
             line, why = state.unreachable[0]
             return "dead", f"{what}: {why} (line {line}), so what depends on it never runs"
+    if flow.absent:
+        line, why = flow.absent[0]
+        return "dead", f"{what}: {why} (line {line})"
     if flow.dead_code:
         return "dead", f"{what}: the code from line {flow.dead_code[0]} on is never reached"
     for state in states:
@@ -132,23 +144,35 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
     for function, module in flow.followed:
         if marker := _marker(function, module):
             return "stub", f"{what} on every path, and line {marker[0]} says `{marker[1]}`"
+    if flow.frame.owner is not None and (found := _MARKER.search(ast.get_docstring(flow.frame.owner.node) or "")):
+        return "stub", f"{what} on every path, and its class says `{found[0]}`"
+    if isinstance(node, FunctionNode) and (idle := _never_called(node)):
+        return "dead", f"{what}: `{idle.name}` (line {idle.lineno}) is never called"
+    for state in states:
+        for name, value in state.env.items():
+            meant = _INTENT.search(name) and not _COUNTS.search(name) and state.touches(value)
+            if meant and judge(value, state)[0] in ("changed", "vague"):
+                return "dead", f"{what}: what `{name}` holds is lost"
     if "same" not in kinds:
         return "dead", f"{what} and the run counts as an error"
     return "pass_through", f"{what} on every path"
 
 
-def _judge(value: Value, state: State) -> Judgement:
-    """As :func:`judge`; nothing in place of an empty input is the same."""
-    built = state.cells[value.cell] if isinstance(value, Ref) else None
-    nothing = (isinstance(value, Const) and value.value == "") or (built == Cell("built"))
-    return ("same", "returns its input", 0) if state.empty and nothing else judge(value, state)
+def _never_called(node: FunctionNode) -> FunctionNode | None:
+    """A function made inside the hook and used by nothing."""
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    inner = (n for n in ast.walk(node) if isinstance(n, FunctionNode) and n is not node and not n.decorator_list)
+    return next((n for n in inner if n.name not in used and not n.name.startswith("_")), None)
 
 
 def _raises(flow: Flow) -> Verdict:
     for text, line in flow.raised:
         if text.startswith("NotImplementedError"):
             return "stub", f"raises NotImplementedError in line {line}"
-    line = flow.raised[0][1] if flow.raised else 0
+    text, line = flow.raised[0] if flow.raised else ("", 0)
+    settled = any(isinstance(c, Class) and "on_error" in c.methods for c in flow.mro)
+    if text.startswith(("NameError: ", "AttributeError: ")) and not settled:
+        return "dead", f"every run of it fails (line {line}: {text})"
     return "unknown", f"cannot tell: it raises on every path (line {line}); what then happens is up to `on_error`"
 
 

@@ -6,19 +6,18 @@ unchanged input?), not from comments: a hook with a TODO that acts is active, an
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from ragtrace.defense import Defense
 from ragtrace.errors import InputError, UsageError
-from ragtrace.inventory import live
-from ragtrace.inventory.hook import classify, find_hook
-from ragtrace.inventory.modules import Class, Library, Module, UnreadableError
-from ragtrace.types import HOOKS
+from ragtrace.inventory import finding, live
+from ragtrace.inventory.modules import Library, UnreadableError, parsed, read
+from ragtrace.inventory.names import Given, Names, table
+from ragtrace.inventory.prefilter import Prefilter
+from ragtrace.inventory.reading import Reader
+from ragtrace.inventory.targets import Source, sources
 
 Status = Literal["active", "conditional", "stub", "pass_through", "dead", "unknown"]
 
@@ -29,7 +28,7 @@ class HookFinding:
 
     ``active`` acts; ``conditional`` acts where a test says so and else returns its input; ``stub`` is a placeholder;
     ``pass_through`` returns its input on every path; ``dead`` would act, but what it makes is lost or never reached;
-    ``unknown`` could not be told from the code in sight.
+    ``unknown`` could not be told from the code in sight. ``line`` is the line in ``cell`` where that is a notebook's.
     """
 
     hook: str
@@ -37,6 +36,12 @@ class HookFinding:
     file: str
     line: int
     reason: str
+    cell: int | None = None
+
+    @property
+    def where(self) -> str:
+        """File and line, for a reader."""
+        return f"{self.file}:{self.line}" if self.cell is None else f"{self.file}, cell {self.cell}, line {self.line}"
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,15 @@ class DefenseFinding:
     line: int
     kind: str
     hooks: tuple[HookFinding, ...]
+    cell: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``ragtrace inventory --json`` prints."""
-        return {**asdict(self), "hooks": [asdict(h) for h in self.hooks]}
+        found = {k: v for k, v in asdict(self).items() if k != "cell" or v is not None}
+        return {
+            **found,
+            "hooks": [{k: v for k, v in asdict(h).items() if k != "cell" or v is not None} for h in self.hooks],
+        }
 
 
 @dataclass(frozen=True)
@@ -76,112 +86,82 @@ class Inventory(Sequence[DefenseFinding]):
         return [d.to_json() for d in self.defenses]
 
 
-def inventory(*targets: Defense | type[Defense] | str | os.PathLike[str]) -> Inventory:
+def inventory(*targets: Any, names: Given = None) -> Inventory:
     """What the hooks of the defenses in ``targets`` do, by their source.
 
-    :param targets: live defenses, defense classes, Python files, or folders of them (hidden folders are left out).
+    :param targets: live defenses, functions, classes and modules; Python files and notebooks; folders of them (hidden
+        folders are left out); import paths (``package.module``, ``package.module.Class``, ``module:Class``).
+    :param names: method names by which the app's own classes are defenses, with their hooks, or a TOML file of them.
     :raises UsageError: for no target, or something else.
     :raises InputError: if not one file could be read.
     """
     if not targets:
-        raise UsageError("inventory() got no target; expected a defense, a defense class, a .py file or a folder")
-    library = Library()
-    found: list[DefenseFinding] = []
-    warnings: list[str] = []
-    read = 0
-    for target in targets:
-        if isinstance(target, Defense) or (isinstance(target, type) and issubclass(target, Defense)):
-            found.append(_live(target, library))
-            read += 1
-        elif isinstance(target, str | os.PathLike):
-            for path in _files(Path(target), warnings):
-                try:
-                    module = library.load(path)
-                except UnreadableError as error:
-                    warnings.append(f"{path}: skipped, {error}")
-                else:
-                    read += 1
-                    found += (_parsed(cls) for cls in module.classes.values() if _is_defense(cls))
-        else:
-            raise UsageError(
-                f"inventory() got {type(target).__name__} {target!r}; expected a ragtrace.Defense, a class of them, "
-                "a .py file or a folder"
-            )
-    if not read:
-        raise InputError(
-            f"nothing could be read: {'; '.join(warnings[:5])}; expected a .py file of Python 3, or a folder with some"
+        raise UsageError(
+            "inventory() got no target; expected a defense, a class, a .py file, a folder or an import path"
         )
-    return Inventory(tuple(dict.fromkeys(found)), tuple(warnings))
+    finding.forget()
+    run = _Run(table(names))
+    for target in targets:
+        run.take(target)
+    if not run.read:
+        raise InputError(
+            f"nothing could be read: {'; '.join(run.warnings[:5])}; expected a .py file of Python 3, a notebook, "
+            "a folder with some, or an import path"
+        )
+    return Inventory(tuple(dict.fromkeys(run.found)), tuple(run.warnings))
 
 
-def _files(path: Path, warnings: list[str]) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        warnings.append(f"{path}: skipped, no such file or folder")
-        return []
-    found: list[Path] = []
-    for folder, folders, files in os.walk(path, onerror=lambda e: warnings.append(f"{e.filename}: skipped, {e}")):
-        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
-        found += (Path(folder, f) for f in sorted(files) if f.endswith(".py"))
-    if not found:
-        warnings.append(f"{path}: skipped, no .py file in it")
-    return found
+class _Run:
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.library = Library()
+        self.reader = Reader(self.library, names)
+        self.found: list[DefenseFinding] = []
+        self.warnings: list[str] = []
+        self.read = 0
 
+    def take(self, target: Any) -> None:
+        if isinstance(target, str | os.PathLike):
+            self._files(list(sources(target, self.library, self.warnings.append)))
+            return
+        path = live.module_file(target)
+        if path is not None:
+            self._files([Source(path)])
+            return
+        found = live.findings(target, self.reader)
+        if found is None:
+            raise UsageError(
+                f"inventory() got {type(target).__name__} {target!r:.200}; expected a defense (ours, LangChain's, "
+                "LlamaIndex's, or a class with a method of the table of names), a .py file, a folder or an import path"
+            )
+        self.found += found
+        self.read += 1
 
-def _is_defense(cls: Class) -> bool:
-    return any(isinstance(c, str) and (c == "Defense" or c == live.ROOT) for c in cls.mro[1:])
+    def _files(self, wanted: list[Source]) -> None:
+        filtered = Prefilter(self.names)
+        readable: list[Source] = []
+        for source in wanted:
+            try:
+                if len(wanted) > 1 and source.path.suffix != ".ipynb":
+                    raw = read(source.path)
+                    parsed(raw)
+                    filtered.add(source.path, raw)
+                else:
+                    self.library.load(source.path)
+            except UnreadableError as error:
+                self.warnings.append(f"{source.path}: skipped, {error}")
+            else:
+                readable.append(source)
+        self.read += len(readable)
+        relevant = set(filtered.relevant(s.path for s in readable)) if len(wanted) > 1 else set()
+        for source in readable:
+            if source.path in relevant or len(wanted) == 1 or source.path.suffix == ".ipynb":
+                self._one(source)
 
-
-def _parsed(cls: Class) -> DefenseFinding:
-    name = cls.methods.get("name")
-    label = cls.name.rpartition(".")[2]
-    return DefenseFinding(
-        defense=f"{_dotted(cls.module)}.{cls.name}",
-        name=str(name.value) if isinstance(name, ast.Constant) else label,
-        file=str(cls.module.path),
-        line=cls.node.lineno,
-        kind="ragtrace",
-        hooks=tuple(_hook(h, cls.mro) for h in HOOKS if find_hook(h, cls.mro)),
-    )
-
-
-def _hook(hook: str, mro: Sequence[Class | str]) -> HookFinding:
-    place = find_hook(hook, mro)
-    assert place is not None
-    owner, node = place
-    status, reason = classify(hook, owner, node, list(mro))
-    first = mro[0]
-    if isinstance(first, Class) and owner is not first:
-        reason = f"inherited from {owner.name}: {reason}"
-    return HookFinding(hook, status, str(owner.module.path), node.lineno, reason)
-
-
-def _live(target: Defense | type[Defense], library: Library) -> DefenseFinding:
-    cls = target if isinstance(target, type) else type(target)
-    mro = live.order(cls, library)
-    first = mro[0]
-    file, line = (str(first.module.path), first.node.lineno) if isinstance(first, Class) else (live.file_of(cls), 0)
-    hooks: list[HookFinding] = []
-    for hook in live.hooks(target):
-        problem = live.replaced(target, hook, mro)
-        if isinstance(problem, str):
-            hooks.append(HookFinding(hook, "unknown", file, line, f"cannot tell: {problem}"))
-        elif problem is not None:
-            owner, node = problem
-            status, reason = classify(hook, owner, node, mro)
-            hooks.append(HookFinding(hook, status, str(owner.module.path), node.lineno, reason))
-        else:
-            hooks.append(_hook(hook, mro))
-    return DefenseFinding(f"{cls.__module__}.{cls.__qualname__}", target.name, file, line, "ragtrace", tuple(hooks))
-
-
-def _dotted(module: Module) -> str:
-    """The module's import path, as far as ``__init__.py`` files tell."""
-    path = module.path.resolve()
-    parts = [] if path.stem == "__init__" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return ".".join(parts) or path.parent.name
+    def _one(self, source: Source) -> None:
+        try:
+            self.found += self.reader.file(self.library.load(source.path), source.name)
+        except UnreadableError as error:
+            self.warnings.append(f"{source.path}: skipped, {error}")
+        except RecursionError:
+            self.warnings.append(f"{source.path}: skipped, nested too deeply to be followed")

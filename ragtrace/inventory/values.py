@@ -78,18 +78,59 @@ class Tup(Value):
 
 @dataclass(frozen=True)
 class Func(Value):
-    """A function whose source is in sight; ``env`` holds a closure's variables, ``bound`` its ``self`` or ``cls``."""
+    """A function whose source is in sight; ``env`` holds a closure's variables, ``bound`` whether it has a ``self``:
+    the defense, or ``receiver``."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda = field(compare=False)
     module: Module = field(compare=False)
     owner: Class | None = field(default=None, compare=False)
     env: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
     bound: bool = False
+    receiver: Value | None = None
+    plain: bool = False  # a decorator's wrapper was put round it already
 
 
 @dataclass(frozen=True)
 class Self(Value):
     """The defense itself."""
+
+
+@dataclass(frozen=True)
+class Map(Value):
+    """A dict written out, with plain keys."""
+
+    items: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True)
+class Partial(Value):
+    """A function with some of its arguments given."""
+
+    function: Value
+    args: tuple[Value, ...] = ()
+    keywords: tuple[tuple[str, Value], ...] = ()
+    node: ast.Call | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Obj(Value):
+    """An object of a class in sight, made without the input."""
+
+    cls: Class = field(compare=False)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Lazy(Value):
+    """A generator or coroutine: nothing of it has run yet. ``env`` is what it will see."""
+
+    node: ast.expr = field(compare=False)
+    env: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True)
+class Handler(Value):
+    """What a middleware calls to have the model, or a tool, run."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +141,10 @@ class Cell:
     space: int | None = None
     loop: int | None = None
     origin: int | None = None  # the element that this one is a copy of
+    part: str = ""  # or of which attribute of it
     items: tuple[tuple[Value, int | None], ...] = ()
     dirty: Made | Vague | None = None
+    sure: bool = True  # the hook says that it is a text, or a list; else that is a guess
 
 
 @dataclass(frozen=True)
@@ -113,6 +156,8 @@ class Condition:
     line: int
 
     def __str__(self) -> str:
+        if not self.truth and self.text.startswith("not ") and " and " not in self.text and " or " not in self.text:
+            return f"`{self.text[4:]}`"
         return f"`{self.text}`" if self.truth else f"not `{self.text}`"
 
 
@@ -124,6 +169,9 @@ class State:
     attrs: dict[str, Value] = field(default_factory=dict)
     cells: dict[int, Cell] = field(default_factory=dict)
     spaces: dict[int, Made | Vague] = field(default_factory=dict)
+    parts: dict[tuple[int, str], int] = field(default_factory=dict)  # lists that are attributes of an element
+    sent: tuple[Value, ...] = ()  # requests handed to the model
+    heard: frozenset[int] = frozenset()  # cells of what it answered
     conditions: tuple[Condition, ...] = ()
     facts: dict[str, bool] = field(default_factory=dict)
     trivial: bool = False  # the input is empty, or an exception was swallowed
@@ -142,8 +190,17 @@ class State:
             attrs=dict(self.attrs),
             cells=dict(self.cells),
             spaces=dict(self.spaces),
+            parts=dict(self.parts),
             facts=dict(self.facts),
         )
+
+    def key(self) -> object:
+        """What decides how the path goes on, without how it was reached."""
+        held = (self.env, self.attrs, self.cells, self.spaces, self.parts)
+        return (
+            *(tuple(d.items()) for d in held),
+            self.trivial, self.empty, self.handled, self.broken, self.loops, self.sent, self.heard,
+        )  # fmt: skip
 
     def new(self, cell: Cell) -> Ref:
         """Puts a cell on the heap."""
@@ -175,13 +232,22 @@ class State:
     def dirt(self, ref: Ref) -> Made | Vague | None:
         """What was done to the object, or to the elements it shares."""
         cell = self.cells[ref.cell]
-        shared = self.spaces.get(cell.space) if cell.space is not None else None
-        return _stronger(cell.dirty, shared) if shared else cell.dirty
+        found = cell.dirty
+        if cell.space is not None and (shared := self.spaces.get(cell.space)):
+            found = _stronger(found, shared)
+        for (owner, _), part in self.parts.items():
+            if owner == ref.cell and (inner := self.dirt(Ref(part))):
+                found = _stronger(found, inner)
+        return found
 
     def touches(self, value: Value) -> bool:
         """Whether the value has anything to do with the input."""
         if isinstance(value, Tup):
             return any(map(self.touches, value.items))
+        if isinstance(value, Map):
+            return any(self.touches(v) for _, v in value.items)
+        if isinstance(value, Partial):
+            return any(map(self.touches, value.args)) or any(self.touches(v) for _, v in value.keywords)
         if isinstance(value, Ref) and self.cells[value.cell].kind == "built":
             cell = self.cells[value.cell]
             return cell.dirty is not None or any(self.touches(v) for v, _ in cell.items)
@@ -210,6 +276,9 @@ def judge(value: Value, state: State) -> Judgement:
         return "changed", f"returns `{value.text}`, which is not its input", 0
     if isinstance(value, Ref):
         return _judge_cell(value, state)
+    if isinstance(value, Map):
+        told = [judge(v, state) for _, v in value.items]
+        return next((t for t in told if t[0] == "changed" and t[2]), ("vague", "returns a dict made of parts", 0))
     return "vague", "returns something that is followed no further", 0
 
 
@@ -229,7 +298,7 @@ def _judge_cell(ref: Ref, state: State) -> Judgement:
 
 
 def _judge_built(cell: Cell, state: State) -> Judgement:
-    parts = [state.dirt(item) if isinstance(item, Ref) else item for item, _ in cell.items]
+    parts = [part for item, loop in cell.items for part in _parts(item, loop, state)]
     for part in parts:
         if isinstance(part, Made) and part.kind != "weak":
             return "changed", f"returns a list with what `{part.text}` makes", part.line
@@ -240,9 +309,38 @@ def _judge_built(cell: Cell, state: State) -> Judgement:
             return "vague", part.why, part.line
         if isinstance(part, Made):
             return "vague", f"`{part.text}` may be the same again", part.line
+    if any(isinstance(part, Ref) for part in parts):
+        return "vague", "returns its elements in other objects", 0
     if len(cell.items) == 1:
         item, loop = cell.items[0]
         element = state.cells[item.cell] if isinstance(item, Ref) else None
+        if isinstance(item, Tup) and isinstance(item.items[0], Attr):
+            element = state.cells[item.items[0].cell]
         if element and element.kind == "element" and loop is not None and element.loop == loop not in state.broken:
             return "same", "returns a list of the elements of its input", 0
     return "changed", "returns a list of its own that is not the input's", 0
+
+
+def _parts(item: Value, loop: int | None, state: State) -> list[Value | None]:
+    """What is to be judged of an item; a ``Ref`` where an unchanged element was wrapped in something else."""
+    if isinstance(item, Ref):
+        return [state.dirt(item)]
+    if isinstance(item, Tup) and all(isinstance(v, Attr) and v.name == str(i) for i, v in enumerate(item.items)):
+        return [None]
+    if isinstance(item, Tup | Map):
+        inner = item.items if isinstance(item, Tup) else [v for _, v in item.items]
+        made: list[Value | None] = [v for v in inner if isinstance(v, Made) and v.kind != "weak"]
+        made += [v for x in inner if isinstance(x, Ref) and isinstance(v := state.dirt(x), Made)]
+        if isinstance(item, Map):
+            made += [
+                v for k, v in item.items if k in ("text", "content", "page_content") and isinstance(v, Const | Sym)
+            ]
+        return made or [Ref(0)]
+    return [item]
+
+
+def edits_on(path: object) -> int:
+    """How much was changed so far on a path: a state, or a tuple with one in it."""
+    parts = path if isinstance(path, tuple) else (path,)
+    states = [p for p in parts if isinstance(p, State)]
+    return sum(len(s.spaces) + sum(c.dirty is not None for c in s.cells.values()) for s in states)

@@ -25,7 +25,12 @@ WITH ran AS (
 ), claimed AS (
     SELECT DISTINCT defense, hook FROM claims
 ), source AS (
-    SELECT DISTINCT ON (defense, hook) * FROM inventory_data ORDER BY defense, hook, file, line
+    -- several classes may have the name under which a defense ran: where their sources differ, which one is not known
+    SELECT defense, hook, CASE WHEN count(DISTINCT status) = 1 THEN any_value(status) ELSE 'unknown' END AS status,
+        CASE WHEN count(DISTINCT status) = 1 THEN min_by(reason, (file, line)) ELSE concat('classes of this name differ: ',
+            string_agg(format('{} ({}:{})', status, file, line), ', ' ORDER BY file, line)) END AS reason,
+        min(file) AS file, min_by(line, (file, line)) AS line
+    FROM inventory_data GROUP BY defense, hook
 ), battery AS (
     SELECT defense, hook, sum(n) AS specimens, count(*) AS families, max(error) AS battery_error,
         string_agg(family, ', ' ORDER BY family) FILTER (status = 'changes') AS acts_on,

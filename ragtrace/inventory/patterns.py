@@ -1,0 +1,124 @@
+"""Regular expressions that cannot match anything, and replacements that put back what they found."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from functools import lru_cache
+from typing import Any
+
+from re import _parser  # type: ignore[attr-defined]  # isort: skip  # what `re` itself parses with
+
+_CONSUMES = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "RANGE", "CATEGORY"}
+
+
+@lru_cache(maxsize=512)
+def impossible(pattern: str, flags: int = 0) -> bool:
+    """Whether the pattern can match no text at all. ``False`` where that is not plain to see."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = _parser.parse(pattern, flags)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return _fails(tree, bool(tree.state.flags & re.MULTILINE))
+
+
+def _fails(tree: Any, multiline: bool) -> bool:
+    consumed, ended = False, False
+    for op, value in tree:
+        name = str(op)
+        if name == "FAILURE" or (name == "IN" and _empty(value)):
+            return True
+        if name == "AT" and not multiline:
+            if str(value) in ("AT_BEGINNING", "AT_BEGINNING_STRING") and consumed:
+                return True
+            ended = ended or str(value) == "AT_END_STRING"
+        if name == "AT" and str(value) == "AT_BEGINNING_STRING" and consumed:
+            return True
+        if name == "ASSERT_NOT" and not list(value[1]):
+            return True
+        if name == "ASSERT" and value[0] == 1 and _fails(value[1], multiline):
+            return True
+        if name == "SUBPATTERN" and _fails(value[-1], multiline or bool(value[1] & re.MULTILINE)):
+            return True
+        if name == "BRANCH" and all(_fails(b, multiline) for b in value[1]):
+            return True
+        if name in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0 and _fails(value[2], multiline):
+            return True
+        if name in _CONSUMES and ended:
+            return True
+        consumed = consumed or name in _CONSUMES or _least(name, value) > 0
+    return _dollar_then_caret(tree, multiline) or _dollar_then_text(tree, multiline)
+
+
+def _dollar_then_text(tree: Any, multiline: bool) -> bool:
+    """``$a``: only a line end may follow an end."""
+    after = False
+    for op, value in tree:
+        name = str(op)
+        if after and name == "LITERAL":
+            return bool(value != 10)
+        if after:
+            return False
+        after = name == "AT" and str(value) == "AT_END" and not multiline
+    return False
+
+
+def _dollar_then_caret(tree: Any, multiline: bool) -> bool:
+    """``$^`` matches the empty text alone, where there is nothing to protect."""
+    names = [str(value) for op, value in tree if str(op) == "AT"]
+    return (
+        not multiline
+        and len(list(tree)) == len(names)
+        and names[:2] in (["AT_END", "AT_BEGINNING"], ["AT_BEGINNING", "AT_END"])
+    )
+
+
+def _least(name: str, value: Any) -> int:
+    if name == "SUBPATTERN":
+        return int(value[-1].getwidth()[0])
+    if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        return int(value[0]) * int(value[2].getwidth()[0])
+    if name == "BRANCH":
+        return min(int(b.getwidth()[0]) for b in value[1])
+    return 0
+
+
+def _empty(items: Any) -> bool:
+    """``[^\\s\\S]`` and the like: a class that leaves nothing."""
+    found = [(str(op), str(value)) for op, value in items]
+    if ("NEGATE", "None") not in found:
+        return False
+    kinds = {value for op, value in found if op == "CATEGORY"}
+    return any({f"CATEGORY_{k}", f"CATEGORY_NOT_{k}"} <= kinds for k in ("SPACE", "WORD", "DIGIT"))
+
+
+def puts_back(node: ast.expr | None) -> bool:
+    """Whether a replacement is what was found: ``\\\\g<0>``, or ``lambda m: m.group()``."""
+    if isinstance(node, ast.Constant):
+        return node.value == r"\g<0>"
+    if not isinstance(node, ast.Lambda) or not node.args.args:
+        return False
+    name = node.args.args[0].arg
+    return ast.unparse(node.body) in (f"{name}.group()", f"{name}.group(0)", f"{name}[0]")
+
+
+def compiled(node: ast.expr | None) -> tuple[str, int] | None:
+    """The pattern and flags of ``re.compile("…")``, where both are literal."""
+    if not isinstance(node, ast.Call) or not node.args or not ast.unparse(node.func).endswith("compile"):
+        return None
+    return literal(node.args[0], [*node.args[1:], *(k.value for k in node.keywords)])
+
+
+def literal(pattern: ast.expr, flags: list[ast.expr]) -> tuple[str, int] | None:
+    """A pattern written out, with its flags."""
+    if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str):
+        return None
+    value = 0
+    for flag in flags:
+        for part in ast.walk(flag):
+            if isinstance(part, ast.Attribute):
+                value |= int(getattr(re, part.attr, 0))
+    return pattern.value, value
