@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from opentelemetry import context as otel
+from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -17,6 +19,7 @@ from ragtrace_langchain import LangChainInstrumentor
 from store_fixtures import Bench
 
 from ragtrace import defense
+from ragtrace.record.scope import put_back
 
 # CI must judge a change by the same examples each time; at a desk new ones are looked for.
 settings.register_profile("ci", derandomize=True)
@@ -58,6 +61,14 @@ def chains(bench: Bench) -> Iterator[Bench]:
     LangChainInstrumentor().instrument(tracer_provider=bench.provider, capture="full")
     yield bench
     LangChainInstrumentor().uninstrument()
+
+
+@pytest.fixture(autouse=True)
+def _own_context() -> Iterator[None]:
+    """What an abandoned stream of an earlier test leaves behind, when it is collected, is not current in this one."""
+    token = otel.attach(Context())
+    yield
+    put_back(token)
 
 
 @pytest.fixture(autouse=True)

@@ -427,3 +427,21 @@ def test_openinference_3790_the_text_so_far_is_kept_when_a_defense_watches(life:
     assert generation.attributes["ragtrace.buffered"] is True
     assert [e["status"] for e in life.effects()] == ["changed"]
     assert {s.status.status_code.name for s in life.spans} == {"UNSET"}
+
+
+def test_a_context_that_somebody_left_behind_does_not_blind_what_follows(traces: Any) -> None:
+    """Instrumentations that detach late make an ended request current again: for ever, where nobody resets it."""
+    from opentelemetry import context as otel
+
+    kept: list[Any] = []
+    (RunnableLambda(lambda q: kept.append(otel.get_current()) or q) | lcel()).invoke("q")
+    traces.clear()
+    token = otel.attach(kept[0])
+    try:
+        with ragtrace.defend(Hooked("response", str.upper)):
+            assert lcel().invoke("q").startswith("ECHO")
+    finally:
+        otel.detach(token)
+    assert [s.name for s in traces.spans if s.name.startswith("pipeline")] == ["pipeline RunnableSequence"]
+    assert [e["status"] for e in traces.effects()] == ["changed"]
+    assert len(traces.stages("retrieval")) == len(traces.stages("generation")) == 1

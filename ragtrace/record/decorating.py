@@ -174,7 +174,8 @@ class Streams:
 
     def _scope(self, path: Path) -> Scope | None:
         try:
-            return None if isinstance(current(), Scope) else recorder().scope(path)
+            here = current()
+            return here if isinstance(here, Scope) else recorder().scope(path)
         except Exception:
             internal_error()
             return None

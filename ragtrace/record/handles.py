@@ -75,6 +75,8 @@ class Handle(Generic[P]):
         self._entered: list[tuple[Part, Any]] = []
         try:
             here = current()
+            if scope is not None and scope.over:  # a stream that is read after the request that it was called in
+                here = scope
             if isinstance(here, Scope):
                 by = _of(here.recorder)
             else:

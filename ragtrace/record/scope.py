@@ -59,12 +59,13 @@ class Scope:
     """One request. Attributes are written by the join points only."""
 
     __slots__ = (
-        "answer", "assembled", "crossings", "defenses", "documents", "effects", "hashes", "ids", "left", "path",
+        "answer", "assembled", "crossings", "defenses", "documents", "effects", "hashes", "ids", "left", "over", "path",
         "query", "recorder", "retrieved_at", "running", "span", "streaming", "told", "truth",
     )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...], ids: Iterable[tuple[str, Any]] = ()) -> None:
         self.path = path
+        self.over = False
         self.ids = identities(ids)
         self.defenses = standing + defense.active()
         self.truth: Truth | None = otel.get_value(_TRUTH_KEY)  # type: ignore[assignment]
@@ -202,13 +203,17 @@ def after_ahead() -> Context | None:
 
 
 def current() -> Scope | None:
-    """The request we are in, if any."""
-    return otel.get_value(SCOPE_KEY)  # type: ignore[return-value]
+    """The request we are in, if any.
+
+    Not one that has ended: instrumentations that detach their contexts late leave such a one current for ever.
+    """
+    scope: Any = otel.get_value(SCOPE_KEY)
+    return None if getattr(scope, "over", False) else scope
 
 
 def inside() -> Any:
     """The stage we are inside of (the innermost), :data:`IN_DEFENSE` inside a defense's hook, or ``None``."""
-    return otel.get_value(STAGE_KEY)
+    return None if (stage := otel.get_value(STAGE_KEY)) is None or current() is None else stage
 
 
 def inside_of(subject: object) -> bool:

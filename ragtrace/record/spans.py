@@ -190,6 +190,7 @@ class Request(Part):
                 with recording:
                     self._settle()
             self.asked.ended(self.scope)
+            self.scope.over = True
         super().end(error)
 
     def _settle(self) -> None:
