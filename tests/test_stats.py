@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap, norm
+from scipy.stats import bootstrap, norm, t
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from ragtrace import stats
@@ -139,6 +139,30 @@ def test_delong_intervals_and_paired_test_from_the_slow_variance() -> None:
     assert paired.p == pytest.approx(2 * norm.sf(abs(area - other) / se), rel=1e-6)
 
 
+def test_precision_recall_interval_from_the_slow_jackknife() -> None:
+    labels, _, scores = sample(20)
+    area = average_precision_score(labels, scores)
+    variance = 0.0
+    for mask in (labels, ~labels):
+        left_out = [average_precision_score(np.delete(labels, i), np.delete(scores, i)) for i in np.flatnonzero(mask)]
+        variance += 19 / 20 * sum((v - np.mean(left_out)) ** 2 for v in left_out)
+    odds = np.log(area / (1 - area))
+    ends = t.interval(0.95, 19, odds, variance**0.5 / (area * (1 - area)))
+    estimate = stats.auc(labels, scores, "pr")
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(1 / (1 + np.exp(-e)) for e in ends), abs=1e-9)
+    # the same from the clusters' way of leaving out, by weights
+    twice = np.tile(labels, 2), np.tile(scores, 2), "pr"
+    clustered = stats.auc(*twice, clusters=np.tile(np.arange(40), 2))
+    variance = 0.0
+    for mask in (labels, ~labels):
+        left_out = [
+            average_precision_score(*(np.delete(a, [i, i + 40]) for a in twice[:2])) for i in np.flatnonzero(mask)
+        ]
+        variance += 19 / 20 * sum((v - np.mean(left_out)) ** 2 for v in left_out)
+    ends = t.interval(0.95, 19, odds, variance**0.5 / (area * (1 - area)))
+    assert (clustered.low, clustered.high) == pytest.approx(tuple(1 / (1 + np.exp(-e)) for e in ends), abs=1e-9)
+
+
 def test_paired_interval_and_p_agree_and_turn_with_the_arms() -> None:
     labels, first, second = sample()
     for curve in ("roc", "pr"):
@@ -173,9 +197,21 @@ def test_bca_is_scipys_on_the_same_resamples() -> None:
     outcome = bootstrap(by_class, statistic, n_resamples=0, bootstrap_result=Given, method="BCa", vectorized=False)
     scipys = outcome.confidence_interval
     assert ours.interval()[:2] == pytest.approx((scipys.low, scipys.high), abs=1e-12)
-    # the p-value inverts the interval: at that confidence one end is the null value
-    p = ours.p(0.55)
-    assert min(abs(end - 0.55) for end in ours.interval(1 - p)[:2] if end is not None) < 0.005
+
+
+def test_bootstrap_p_inverts_the_interval() -> None:
+    skewed = np.random.default_rng(0).exponential(size=50_000)
+    for acceleration in (0.0, 0.15):
+        resampled = Resampled(1.0, skewed, [np.array([1.0, -1.0])])
+        resampled.acceleration = acceleration
+        for null in (0.1, 3.5):
+            low, high, _ = resampled.interval(1 - resampled.p(null))
+            assert low is not None and high is not None
+            assert min(abs(low - null), abs(high - null)) < 1e-3
+    # no resample reached it: no smaller p than the resamples can show
+    assert resampled.p(-1) == 2 / 50_000
+    labels, scores, _ = sample(40, 2.0)
+    assert stats.auc_difference(labels, scores, -scores, method="bca", resamples=400).p == 2 / 400
 
 
 def test_resamples_keep_the_classes_and_the_documents_together() -> None:

@@ -74,7 +74,12 @@ def test_labels_that_are(labels: Any) -> None:
     assert stats.auc(labels, TIED) == stats.auc([True, False] * 5, TIED)
 
 
-@pytest.mark.parametrize("scores", [["1"] * 10, list("abcdefghij"), TIED[:9], [[1]] * 10, [1j] * 10, [object()] * 10])
+MIXED = np.array(["1", *TIED[1:]], object)
+
+
+@pytest.mark.parametrize(
+    "scores", [["1"] * 10, MIXED, list("abcdefghij"), TIED[:9], [[1]] * 10, [1j] * 10, [object()] * 10]
+)
 def test_scores_that_are_not_numbers(scores: Any) -> None:
     with pytest.raises(UsageError, match="scores"):
         stats.auc(HALF, scores)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ragtrace.inventory.calls import Calls
 from ragtrace.inventory.members import Paths, source
-from ragtrace.inventory.values import Attr, Const, Lazy, Made, Map, Ref, State, Sym, Tup, Vague, Value
+from ragtrace.inventory.values import Attr, Const, Lazy, Made, Map, Packed, Ref, State, Sym, Tup, Vague, Value
 
 Signal = Literal["next", "return", "raise", "break", "continue"]
 Outcome = tuple[Signal, State, Value, int]
@@ -97,7 +97,10 @@ class Assignments(Calls):
                     one = self.made("weak", (value,), target, state)
                     self.assign(part.value if isinstance(part, ast.Starred) else part, one, state)
         elif isinstance(target, ast.Attribute):
-            if (base := self._only(target.value, state)) is not None:
+            base = self._only(target.value, state)
+            if isinstance(base, Map) and isinstance(target.value, ast.Name):
+                state.bind(target.value.id, Map(tuple({**dict(base.items), target.attr: value}.items())))
+            elif base is not None:
                 self.set_attribute(base, target.attr, value, self._site(target), state)
         elif isinstance(target, ast.Subscript):
             self._assign_item(target, value, state)
@@ -147,11 +150,17 @@ class Assignments(Calls):
             elif whole and isinstance(value, Ref):
                 change = state.dirt(value) or change
             state.mutate(base, change)
+        elif isinstance(base, Packed) and isinstance(target.value, ast.Name) and self._differs(value, state):
+            state.edits += ((target.lineno, source(site)),)
+            state.bind(target.value.id, Made("new", source(site), target.lineno))
         elif isinstance(base, Made | Vague):
             self.set_attribute(base, "content", value, site, state)
         elif isinstance(target.value, ast.Name) and state.touches(value):
             # a dict that now holds something of the input
             state.bind(target.value.id, self.made("weak", (value,), target, state))
+
+    def _differs(self, value: Value, state: State) -> bool:
+        return isinstance(value, Const | Sym) or self.is_new(value, state)
 
     def _assign_key(
         self, base: Value | None, target: ast.Subscript, value: Value, site: ast.expr | ast.stmt, state: State

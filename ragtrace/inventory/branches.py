@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from ragtrace.inventory.assignments import Assignments
 from ragtrace.inventory.known import LOGS
 from ragtrace.inventory.members import Paths, source
-from ragtrace.inventory.values import Attr, Condition, Const, Map, Ref, State, Sym
+from ragtrace.inventory.values import Attr, Condition, Const, Made, Map, Ref, State, Sym
+
+_SUB = re.compile(r"[\w.]+\.(?:sub|replace)\((?!.*\)\.)")
 
 
 class Branches(Assignments):
@@ -45,12 +48,26 @@ class Branches(Assignments):
                 for truth in (True, False):
                     branch = s.fork() if truth else s
                     branch.conditions += (Condition(told, truth, node.lineno),)
+                    self._equal(node, truth, branch)
                     if empty is truth:
                         branch.trivial = branch.empty = True
                     if not any(isinstance(n, ast.Call | ast.Await) for n in ast.walk(node)):
                         branch.facts[text] = truth
                     found.append((truth, branch))
         return found
+
+    def _equal(self, node: ast.expr, truth: bool, state: State) -> None:
+        """Where what was made of the input was found equal to it, it is the input."""
+        if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+            return
+        op, pair = node.ops[0], (node.left, node.comparators[0])
+        if not isinstance(op, ast.Eq if truth else ast.NotEq):
+            return
+        for a, b in (pair, pair[::-1]):
+            made = state.env.get(a.id) if isinstance(a, ast.Name) else None
+            given = state.env.get(b.id) if isinstance(b, ast.Name) else None
+            if isinstance(a, ast.Name) and isinstance(made, Made) and isinstance(given, Ref):
+                state.env[a.id] = given
 
     def _test_values(self, node: ast.expr, state: State) -> Paths:
         """A test's values, where ``and``, ``or`` are one condition unless a constant decides them."""
@@ -82,8 +99,12 @@ class Branches(Assignments):
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self._always(node.operand, state)
             return None if inner is None else not inner
+        if isinstance(node, ast.Name | ast.Attribute) and source(node).rpartition(".")[2] == "TYPE_CHECKING":
+            return False
         if not isinstance(node, ast.Compare) or len(node.ops) != 1:
             return None
+        if (runs := _version(node)) is not None:
+            return runs
         op, right, subject = node.ops[0], source(node.comparators[0]), node.left
         given = state.env.get(subject.id) if isinstance(subject, ast.Name) else None
         if right == "None" and isinstance(op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq):
@@ -138,7 +159,21 @@ class Branches(Assignments):
             node = node.func.value
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             return node.attr == "content" and isinstance(state.env.get(node.value.id), Ref)
-        return isinstance(node, ast.Name) and isinstance(state.env.get(node.id), Ref | Attr)
+        given = state.env.get(node.id) if isinstance(node, ast.Name) else None
+        # what a replacement leaves is empty as rarely as the input is
+        return isinstance(given, Ref | Attr) or (isinstance(given, Made) and bool(_SUB.match(given.text)))
+
+
+def _version(node: ast.Compare) -> bool | None:
+    """A test for Python 2, which nothing runs under any more."""
+    left, right, op = source(node.left), source(node.comparators[0]), node.ops[0]
+    if left == "sys.version_info" and re.match(r"\((2|3, 0\)|3,\))", right):
+        return True if isinstance(op, ast.Gt | ast.GtE) else False if isinstance(op, ast.Lt | ast.LtE) else None
+    if left in ("sys.version_info[0]", "sys.version_info.major") and right in ("2", "3"):
+        if isinstance(op, ast.Eq):
+            return right == "3"
+        return True if isinstance(op, ast.GtE) else False if isinstance(op, ast.Lt) else None
+    return None
 
 
 def does_something(body: list[ast.stmt]) -> bool:

@@ -9,7 +9,23 @@ from functools import lru_cache
 from ragtrace.inventory.known import LOGS, Known
 from ragtrace.inventory.members import Frame, Paths, is_root, source
 from ragtrace.inventory.modules import FunctionNode, Module
-from ragtrace.inventory.values import Cell, Const, Func, Handler, Made, Map, Partial, Ref, Self, State, Sym, Tup, Value
+from ragtrace.inventory.values import (
+    Cell,
+    Choice,
+    Const,
+    Func,
+    Handler,
+    Lazy,
+    Made,
+    Map,
+    Partial,
+    Ref,
+    Self,
+    State,
+    Sym,
+    Tup,
+    Value,
+)
 
 _MAX_DEPTH = 8
 _LONG = 150  # nodes of a function that is followed only for what it makes of the input
@@ -34,6 +50,9 @@ class Calls(Known):
             return self._with_arguments(node, state, self._super)
         if isinstance(node.func, ast.Attribute):
             found: Paths = []
+            held = state.env.get(node.func.value.id) if isinstance(node.func.value, ast.Name) else None
+            if isinstance(held, Lazy) and node.func.attr == "close":
+                return [(Const(None), state)]  # nothing of it runs any more
             for receiver, s in self.eval(node.func.value, state):
                 found += self._with_arguments(
                     node, s, lambda n, args, kw, after, r=receiver: self._method(n, r, args, kw, after)
@@ -69,6 +88,8 @@ class Calls(Known):
         later = self.mro[self.mro.index(owner) + 1 :] if owner in self.mro else []
         for cls in later:
             if isinstance(cls, str):
+                if name in ("parse", "aparse") and cls.endswith(".StrOutputParser") and args:
+                    return [(args[0], state)]
                 if not is_root(cls):
                     break
                 if name.startswith("on_") and name != "on_error":
@@ -103,6 +124,8 @@ class Calls(Known):
         cells = list(state.cells)
         outer_facts = state.facts
         state.env = dict(function.env)
+        outer_names = _nonlocal(function.node)
+        state.env |= {n: outer_env[n] for n in outer_names if n in outer_env}
         state.facts = {}
         if function.bound:
             args = [function.receiver or Self(), *args]
@@ -116,7 +139,8 @@ class Calls(Known):
         finally:
             self.frame = outer_frame
         for _, s in results:
-            s.env, s.facts, s.loops = dict(outer_env), dict(outer_facts), loops
+            changed = {n: s.env[n] for n in outer_names if n in s.env and n in outer_env}
+            s.env, s.facts, s.loops = outer_env | changed, dict(outer_facts), loops
         return self._distinct(results, cells) if len(results) > 2 else results
 
     def _distinct(self, results: Paths, cells: list[int]) -> Paths:
@@ -207,6 +231,8 @@ class Calls(Known):
             return self.apply(callee.function, [*callee.args, *args], {**dict(callee.keywords), **kw}, state, node)
         if isinstance(callee, Func):
             return self.call(callee, args, kw, state, node)
+        if isinstance(callee, Choice):
+            return self.one_of(callee, args, kw, state, node)
         return self._out_of_sight(node, [*args, *kw.values()], state)
 
     def _function(self, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
@@ -218,12 +244,12 @@ class Calls(Known):
             for callee, s in self.eval(func, state):
                 paths += (
                     self.apply(callee, args, kw, s, node)
-                    if isinstance(callee, Func | Partial | Handler)
+                    if isinstance(callee, Func | Partial | Handler | Choice)
                     else self._out_of_sight(node, [*args, *kw.values()], s)
                 )
             return paths
         callee = state.env.get(func.id) or self.global_value(func.id)
-        if isinstance(callee, Func | Partial | Handler):
+        if isinstance(callee, Func | Partial | Handler | Choice):
             return self.apply(callee, args, kw, state, node)
         if isinstance(callee, Sym) and callee.text.startswith("str.") and func.id in state.env:
             return [(self.made("new", [*args, *kw.values()], node, state), state)]
@@ -232,6 +258,12 @@ class Calls(Known):
         return self._known(self.frame.module.full_name(func), node, args, kw, state)
 
     # -- what is known by name --------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8192)
+def _nonlocal(node: ast.AST) -> frozenset[str]:
+    """The names of the function around it that a function sets."""
+    return frozenset(name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names)
 
 
 @lru_cache(maxsize=8192)

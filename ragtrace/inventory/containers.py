@@ -94,6 +94,8 @@ class Containers(Expressions):
             return entry
         if isinstance(key, str) and isinstance(base, Map):
             return dict(base.items).get(key) or Sym(source(node))
+        if isinstance(base, Map) and key is None and (choice := self.chosen(base, source(node.slice))):
+            return choice
         if isinstance(base, Tup):
             return self.made("weak", (base, *index), node, state)
         if isinstance(base, Ref) and state.cells[base.cell].kind == "element" and isinstance(key, str | int):
@@ -113,6 +115,8 @@ class Containers(Expressions):
                 if loop is not None:
                     return cut(item, node) if isinstance(item, Made) else self._again(item, loop, 0, state)
             return self.made("weak", [v for v, _ in items], node, state) if dirt is None else dirt
+        if isinstance(base, Made) and base.kind == "weak" and base.text.startswith("{"):
+            return self.made("weak", (base,), node, state)  # what a dict of the input's elements holds
         if isinstance(base, Vague | Made):
             return cut(base, node)
         if state.touches(base):
@@ -120,6 +124,10 @@ class Containers(Expressions):
         if any(map(state.touches, index)):
             return Made("new", source(node), node.lineno)  # what a table holds under a key made of the input
         return Sym(source(node))
+
+    def chosen(self, table: Map, key: str, default: Value | None = None) -> Value | None:
+        """An entry of a table of functions. See :class:`~ragtrace.inventory.lookups.Lookups`."""
+        raise NotImplementedError
 
     def element(self, base: Ref, state: State, loop: int | None) -> Ref:
         """One element of the input list or a copy of it."""
@@ -184,15 +192,27 @@ class Containers(Expressions):
 
     _GeneratorExp = _ListComp
 
+    def _DictComp(self, node: ast.DictComp, state: State) -> Paths:
+        pairs = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
+        items = ast.copy_location(ast.ListComp(pairs, node.generators), node)
+        return [(self.made("weak", (v,), node, s), s) for v, s in self.eval(items, state)]
+
     def _filter(self, test: ast.expr, state: State) -> list[tuple[bool, State]]:
         """Whether a comprehension's ``if`` may leave something out."""
         found: list[tuple[bool, State]] = []
+        if self._always(test, state):
+            state.unreachable += ((test.lineno, f"`{source(test)}` is always True"),)
+            return [(False, state)]
         for value, s in self.eval(test, state):
             known = isinstance(value, Const)
             if isinstance(value, Const) and bool(value.value):
                 s.unreachable += ((test.lineno, f"`{source(test)}` is always True"),)
             found.append((not (known and bool(value.value)), s) if isinstance(value, Const) else (True, s))
         return found
+
+    def _always(self, node: ast.expr, state: State) -> bool | None:
+        """What any input makes of a test. See :class:`~ragtrace.inventory.branches.Branches`."""
+        raise NotImplementedError
 
     def _collected(
         self,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
 from ragtrace.inventory.expressions import Expressions
 from ragtrace.inventory.members import is_root, source
 from ragtrace.inventory.modules import Class
-from ragtrace.inventory.values import Ref, Self, State
+from ragtrace.inventory.patterns import compiled
+from ragtrace.inventory.values import Const, Made, Ref, Self, State, Value
 
+_TEXT = re.compile(r"[\w.\[\]'\"]+\.(?:sub|lower|upper|strip|title|casefold|swapcase|translate)\([^()]*\)$")
 _BUILT_IN = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__", "__path__", "__spec__", "self", "__class__"}
 
 
@@ -21,6 +24,18 @@ def doom(flow: Expressions, node: ast.stmt, state: State) -> str | None:
         return None
     module = flow.frame.module
     for part in _sure(node.value):
+        divides = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div | ast.FloorDiv | ast.Mod)
+        if divides and isinstance(part, ast.BinOp) and source(part.right) == "0":
+            return "ZeroDivisionError: division by zero"
+        if isinstance(part, ast.Call) and (short := _too_few(flow, part)):
+            return f"TypeError: `{source(part)}` lacks {short}"
+        if isinstance(part, ast.Attribute) and _is_none(flow, part.value, state) and not hasattr(None, part.attr):
+            return f"AttributeError: `{source(part.value)}` is None"
+        if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name) and isinstance(part.ctx, ast.Load):
+            given = state.env.get(part.value.id)
+            text = isinstance(given, Ref) and state.cells[given.cell].kind == "text" and state.cells[given.cell].sure
+            if text and isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str):
+                return f"TypeError: a text has no {part.slice.value!r}"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             known = part.id in state.env or part.id in module.stored or part.id in _BUILT_IN or module.starred
             if not known and part.id not in flow.local_names:
@@ -33,7 +48,34 @@ def doom(flow: Expressions, node: ast.stmt, state: State) -> str | None:
                 cell = state.cells[base.cell]
                 if cell.kind == "text" and cell.sure and not hasattr(str, part.attr):
                     return f"AttributeError: a text has no `{part.attr}`"
+            if isinstance(base, Made) and _TEXT.match(base.text) and not hasattr(str, part.attr):
+                return f"AttributeError: a text has no `{part.attr}`"
     return None
+
+
+def _too_few(flow: Expressions, node: ast.Call) -> str | None:
+    """What a call of ``sub`` lacks: its replacement, or its text."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("sub", "subn"):
+        return None
+    if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
+        return None
+    given = len(node.args) + sum(k.arg in ("pattern", "repl", "string") for k in node.keywords)
+    if flow.frame.module.full_name(node.func) in ("re.sub", "re.subn"):
+        return "an argument" if given < 3 else None
+    place = flow.frame.module.look_up(node.func.value.id) if isinstance(node.func.value, ast.Name) else None
+    known = place is not None and compiled(place[0].constants.get(place[1])) is not None
+    return "an argument" if known and given < 2 else None
+
+
+def _is_none(flow: Expressions, node: ast.expr, state: State) -> bool:
+    """Whether an attribute of the defense, or a name, holds None and nothing else."""
+    value: Value | None = None
+    if isinstance(node, ast.Name):
+        value = state.env.get(node.id) or (None if node.id in flow.local_names else flow.global_value(node.id))
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        own = isinstance(state.env.get(node.value.id), Self)
+        value = (state.attrs.get(node.attr) or flow.member(node.attr)) if own else None
+    return isinstance(value, Const) and value.value is None and value.origin is not None
 
 
 def _sure(node: ast.expr) -> Iterator[ast.AST]:

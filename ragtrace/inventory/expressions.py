@@ -95,20 +95,52 @@ class Expressions(Members):
         counted = isinstance(a, Const) and isinstance(b, Const) and type(a.value) is type(b.value) is int
         if counted and isinstance(a, Const) and isinstance(b, Const) and isinstance(op, ast.Add | ast.Sub):
             return Const(a.value + b.value if isinstance(op, ast.Add) else a.value - b.value)
+        nought = next((v for v in pair if isinstance(v, Const) and type(v.value) in (int, float) and not v.value), None)
+        if nought is not None and isinstance(op, ast.Mult):  # noise of no size
+            self._without(nought, node, state)
+            return nought
         if not any(map(state.touches, pair)):
             return Sym(source(node))
         for constant, other in (pair, pair[::-1]):
             if isinstance(constant, Const):
                 if isinstance(op, ast.Add) and constant.value == "":
                     return other
+                whole = constant is a and constant.value == "%s" and isinstance(op, ast.Mod)
+                if whole and isinstance(other, Ref) and state.cells[other.cell].kind == "text":
+                    return other
+                if (idle := self._idle_number(constant, other, op, constant is a, node, state)) is not None:
+                    return idle
                 if constant.value in (0, 1, "%s") and not isinstance(constant.value, bool):
                     return self.made("weak", pair, node, state)
             if isinstance(constant, Ref) and not state.touches(constant):  # an empty list, or one of other things
+                if isinstance(other, Ref) and isinstance(op, ast.Add) and not state.cells[constant.cell].items:
+                    return self.copy(other, state)
                 return self.made("new" if state.cells[constant.cell].items else "weak", pair, node, state)
         kinds = {v.kind if isinstance(v, Made) else type(v).__name__ for v in pair}
         if kinds <= {"cut", "weak"} or (kinds & {"Vague"} and kinds <= {"Vague", "cut", "weak", "Ref", "Attr"}):
             return self.made("weak", pair, node, state)
         return self.made("new", pair, node, state)
+
+    def _idle_number(
+        self, constant: Const, other: Value, op: ast.operator, first: bool, node: ast.expr, state: State
+    ) -> Value | None:
+        """What adding nothing to a number, or taking it once, gives: the number."""
+        if type(constant.value) not in (int, float) or not isinstance(other, Attr | Ref):
+            return None
+        adds = isinstance(op, ast.Add) or (isinstance(op, ast.Sub) and not first)
+        if adds and constant.value == 0:
+            self._without(constant, node, state)
+            return other
+        times = isinstance(op, ast.Mult) or (isinstance(op, ast.Div) and not first)
+        return other if times and constant.value == 1 else None
+
+    def _without(self, constant: Const, node: ast.expr, state: State) -> None:
+        if constant.origin:
+            state.unreachable += ((node.lineno, f"`{constant.origin}` is {constant.value}"),)
+
+    def copy(self, value: Value, state: State, deep: bool = False) -> Value:
+        """An equal object. See :class:`~ragtrace.inventory.containers.Containers`."""
+        raise NotImplementedError
 
     def _BoolOp(self, node: ast.BoolOp, state: State) -> Paths:
         """``x or default`` is x, and ``x and f(x)`` is f(x), but for an empty x; else the operands are branches."""

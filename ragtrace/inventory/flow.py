@@ -15,9 +15,10 @@ from functools import lru_cache
 from ragtrace.inventory.assignments import NOTHING, Outcome
 from ragtrace.inventory.branches import does_something
 from ragtrace.inventory.calls import transparent
+from ragtrace.inventory.constants import setting
 from ragtrace.inventory.doomed import doom
 from ragtrace.inventory.loops import Loops
-from ragtrace.inventory.members import MAX_PATHS, Paths, setting, source
+from ragtrace.inventory.members import MAX_PATHS, Paths, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module, needed
 from ragtrace.inventory.values import Cell, Condition, Const, Func, Handler, Ref, State, Sym, Vague, Value
 
@@ -32,6 +33,7 @@ class Flow(Loops):
         """All returns of the hook, as its decorators leave them; ``None`` where one of these cannot be followed."""
         self.followed: list[tuple[FunctionNode | ast.Lambda, Module]] = []  # functions entered
         self.raised: list[tuple[str, int]] = []
+        self.thrown: list[tuple[str, int]] = []  # by helpers, not caught so far
         self.dead_code: list[int] = []  # lines after a return
         self.fed = {}
         module = self.frame.module
@@ -63,8 +65,8 @@ class Flow(Loops):
         ended: Paths = []
         for signal, s, value, line in self.block(node.body, state):
             if signal == "raise":
-                if self.frame.depth == 0:
-                    self.raised.append((value.text if isinstance(value, Sym) else "", line))
+                known = (value.text if isinstance(value, Sym) else "", line)
+                (self.thrown if self.frame.depth else self.raised).append(known)
             else:
                 ended.append((s.env[YIELDED] if generator else value if signal == "return" else NOTHING, s))
         return ended
@@ -142,6 +144,8 @@ class Flow(Loops):
         """``generator`` for what runs only when it is consumed, ``coroutine`` for what runs only when awaited."""
         if isinstance(node, ast.GeneratorExp):
             return "generator"
+        if isinstance(node, ast.ListComp):
+            return "coroutine" if self.lazy(node.elt, state) == "coroutine" else None
         if not isinstance(node, ast.Call):
             return None
         if isinstance(node.func, ast.Name) and node.func.id in ("map", "filter") and node.func.id not in state.env:
@@ -250,7 +254,11 @@ class Flow(Loops):
         found: list[Outcome] = []
         raised: list[tuple[str, int]] = []
         passed = False
+        before, self.thrown = self.thrown, []
         body = self._importing(node, state) or self.block(node.body, state.fork())
+        if node.handlers:
+            raised, self.thrown = self.thrown, []
+        self.thrown = [*before, *self.thrown]
         for outcome in body:
             if outcome[0] == "raise" and node.handlers:
                 raised.append((outcome[2].text if isinstance(outcome[2], Sym) else "", outcome[3]))

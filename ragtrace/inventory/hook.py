@@ -13,7 +13,7 @@ from ragtrace.inventory.flow import Flow
 from ragtrace.inventory.members import TooComplexError, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.starts import asked, hook_of, outcome, start
-from ragtrace.inventory.values import Condition, Judgement, State, Value, judge
+from ragtrace.inventory.values import Condition, Judgement, Made, State, Value, judge
 
 if TYPE_CHECKING:
     from ragtrace.inventory.source import Status
@@ -82,7 +82,7 @@ def examine(
     if acting or before[0] == verdict[0] == "pass_through":
         return acting or both
     request = next((a.arg for a in node.args.args if a.arg not in ("self", "cls")), "request")
-    lost = re.search(rf"\b{request}\b", verdict[1]) and "override" in verdict[1]
+    lost = any(text.startswith(f"{request}.override(") for _, s in paths for _, text in s.edits)
     return both[:1] if lost else both[1:] if verdict[0] == "dead" else both
 
 
@@ -148,9 +148,11 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
         return "stub", f"{what} on every path, and its class says `{found[0]}`"
     if isinstance(node, FunctionNode) and (idle := _never_called(node)):
         return "dead", f"{what}: `{idle.name}` (line {idle.lineno}) is never called"
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for state in states:
         for name, value in state.env.items():
-            meant = _INTENT.search(name) and not _COUNTS.search(name) and state.touches(value)
+            unused = name not in used and not name.startswith("_") and isinstance(value, Made) and value.kind == "new"
+            meant = (unused or _INTENT.search(name)) and not _COUNTS.search(name) and state.touches(value)
             if meant and judge(value, state)[0] in ("changed", "vague"):
                 return "dead", f"{what}: what `{name}` holds is lost"
     if "same" not in kinds:
@@ -166,10 +168,11 @@ def _never_called(node: FunctionNode) -> FunctionNode | None:
 
 
 def _raises(flow: Flow) -> Verdict:
-    for text, line in flow.raised:
+    raised = [*flow.raised, *flow.thrown]
+    for text, line in raised:
         if text.startswith("NotImplementedError"):
             return "stub", f"raises NotImplementedError in line {line}"
-    text, line = flow.raised[0] if flow.raised else ("", 0)
+    text, line = raised[0] if raised else ("", 0)
     settled = any(isinstance(c, Class) and "on_error" in c.methods for c in flow.mro)
     if text.startswith(("NameError: ", "AttributeError: ")) and not settled:
         return "dead", f"every run of it fails (line {line}: {text})"

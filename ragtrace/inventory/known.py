@@ -15,10 +15,9 @@ from ragtrace.inventory.fields import (
     canonical,
     reads_text,
 )
+from ragtrace.inventory.lookups import Lookups
 from ragtrace.inventory.members import Paths, source
-from ragtrace.inventory.modules import Class, FunctionNode
-from ragtrace.inventory.objects import Objects
-from ragtrace.inventory.patterns import compiled, impossible, puts_back
+from ragtrace.inventory.patterns import compiled, impossible, literally, puts_back, rebuilds
 from ragtrace.inventory.values import (
     Attr,
     Cell,
@@ -28,6 +27,7 @@ from ragtrace.inventory.values import (
     Made,
     Map,
     Obj,
+    Packed,
     Partial,
     Ref,
     Self,
@@ -57,6 +57,9 @@ _TAKES_APART = frozenset("split rsplit splitlines partition rpartition encode de
 _SPLITS_ONLY = frozenset("split rsplit splitlines partition rpartition encode decode".split())
 
 
+_LIST_EDITS = frozenset("append extend insert remove pop clear sort reverse".split())
+
+
 _DICT_EDITS = frozenset("update setdefault pop clear popitem".split())
 
 
@@ -67,16 +70,10 @@ def _at(node: ast.Call, position: int) -> ast.expr | None:
     return node.args[position] if len(node.args) > position else None
 
 
-class Known(Objects):
+class Known(Lookups):
     """Calls into code in sight are in :class:`~ragtrace.inventory.calls.Calls`."""
 
     answers: frozenset[str] = frozenset()  # methods whose result is what a synthesizer's hook may change
-
-    def apply(
-        self, callee: Value, args: list[Value], kw: dict[str | None, Value], state: State, node: ast.Call
-    ) -> Paths:
-        """A call of a value. See :class:`~ragtrace.inventory.calls.Calls`."""
-        raise NotImplementedError
 
     def _known(self, name: str, node: ast.Call, args: list[Value], kw: dict[str | None, Value], state: State) -> Paths:
         values = [*args, *kw.values()]
@@ -86,15 +83,20 @@ class Known(Objects):
         if name == "functools.reduce" and len(args) == 3 and isinstance(args[0], Func | Partial):
             if isinstance(args[1], Const) and args[1].value == ():
                 return [(args[2], state)]
-            item = self.elements(args[1], node.args[1], state, next(self.loop_ids))
-            return self.apply(args[0], [args[2], item], kw, state, node)
+            return self._folded(args[0], args[1], args[2], node, state)
         if name == "dict" and len(args) == 1 and isinstance(args[0], Ref | Map):
             copied = self.copy(args[0], state)
             for key, value in kw.items() if isinstance(copied, Ref) else ():
                 self.set_attribute(copied, key or "content", value, node, state)
             return [(copied, state)]
+        if name == "dict" and len(args) == 1 and isinstance(args[0], Attr) and not kw:
+            return [(args[0], state)]
+        if name == "itertools.islice" and args and state.touches(args[0]):
+            return [(args[0] if isinstance(args[0], Vague) else Made("cut", source(node), node.lineno), state)]
         if name == "dict" and not args and None not in kw:
             return [(Map(tuple((str(k), v) for k, v in kw.items())), state)]
+        if name == "range" and len(args) == 1 and isinstance(args[0], Const) and args[0].value == 0:
+            return [(Const((), source(node)), state)]
         if name == "isinstance" and len(args) == 2 and (kind := self._kind_of(node, args[0], state)) is not None:
             return [(Const(kind, "isinstance"), state)]
         if name in ("itertools.chain.from_iterable", "itertools.chain") and len(args) == 1:
@@ -108,6 +110,8 @@ class Known(Objects):
             return self.apply(args[0], args[1:], kw, state, node)
         if name == "asyncio.gather" and node.args:
             return [(args[0] if len(args) == 1 else self.made("weak", args, node, state), state)]
+        if name == "list" and len(args) == 1 and isinstance(args[0], Ref) and state.cells[args[0].cell].kind == "text":
+            return [(self.packed(args[0], "split", node, state) or args[0], state)]
         if name in _SAME_AGAIN and args:
             return [(self.copy(args[-1], state) if state.touches(args[-1]) else Sym(source(node)), state)]
         if name in ("list", "dict", "set") and not values:
@@ -123,6 +127,8 @@ class Known(Objects):
             return [(self._edited(self.made("new", values, node, state), state), state)]
         if name in ("dataclasses.replace", "copy.replace") and args:
             return [(self._replaced(args[0], kw, node, state), state)]
+        if name == "getattr" and (choice := self.by_name(node, args)) is not None:
+            return [(choice, state)]
         if name == "setattr" and len(args) == 3:
             attr = str(args[1].value) if isinstance(args[1], Const) else "content"
             self.set_attribute(args[0], attr, args[2], node, state)
@@ -139,7 +145,7 @@ class Known(Objects):
         if short == "shuffle":
             return [(self._in_place(args, node, state), state)]
         if name.startswith(LIBRARIES):
-            if name in ("re.sub", "re.subn") and len(args) >= 3 and self._idle_sub(node, args[0], node.args[1], state):
+            if name in ("re.sub", "re.subn") and len(args) >= 3 and self._idle_sub(node, args[0], args[1], state):
                 return [(args[2] if short == "sub" else Tup((args[2], Sym("0"))), state)]
             if name == "re.subn":
                 made = self.made("new", values, node, state)
@@ -147,60 +153,69 @@ class Known(Objects):
             kept = "weak" if short in ("split", "findall", "compile") else "new"
             made = self.made(kept, values, node, state)
             return [(self._edited(made, state) if short in _REPLACES else made, state)]
+        if (again := self.coded(name, node, args, state)) is not None:
+            return [(again, state)]
+        if name in ("numpy.array", "numpy.asarray", "numpy.copy"):
+            return [(self.made("weak", values, node, state), state)]
+        if name.startswith("numpy."):
+            return [(self._edited(self.made("new", values, node, state), state), state)]
         if name.startswith(TO_AND_FRO):
             return [(self.made("weak", values, node, state), state)]
         if cls := self._class_of(node.func):
             if not any(map(state.touches, values)):
                 return [(Obj(cls, source(node)), state)]
+            if (record := self.record(cls, args, kw)) is not None:
+                return [(record, state)]
             return self._out_of_sight(node, values, state)
         if short[:1].isupper() and kw:
             made = self._construct(short, node, args, kw, state)
             return [(made, state)] if isinstance(made, Made) else self._out_of_sight(node, values, state)
         return self._out_of_sight(node, values, state)
 
-    def _class_of(self, func: ast.expr) -> Class | None:
-        if not isinstance(func, ast.Name):
-            return None
-        place = self.frame.module.look_up(func.id)
-        return place[0].classes.get(place[1]) if place else None
-
-    def _kind_of(self, node: ast.Call, value: Value, state: State) -> bool | None:
-        """Whether the input is of a type, where its hook says what it is."""
-        wanted = source(node.args[1])
-        cell = state.cells[value.cell] if isinstance(value, Ref) else None
-        if cell is None or cell.sure is False:
-            return None
-        if cell.kind == "text":
-            return wanted in ("str", "(str,)", "str | bytes", "(str, bytes)")
-        return True if cell.kind == "list" and wanted in ("list", "(list, tuple)", "Sequence") else None
-
-    def _idle_sub(self, node: ast.Call, pattern: Value, replacement: ast.expr, state: State) -> bool:
+    def _idle_sub(self, node: ast.Call, pattern: Value, replacement: Value, state: State) -> bool:
         """Whether ``re.sub`` cannot change anything; then the reason is kept."""
-        known = isinstance(pattern, Const) and isinstance(pattern.value, str) and impossible(pattern.value)
-        return self._idle(node, known, replacement, state)
+        known = (pattern.value, 0) if isinstance(pattern, Const) and isinstance(pattern.value, str) else None
+        return self._idle(node, known, node.args[1], replacement, state)
 
-    def _idle(self, node: ast.Call, impossible_: bool, replacement: ast.expr | None, state: State) -> bool:
-        if impossible_:
+    def _idle(
+        self, node: ast.Call, pattern: tuple[str, int] | None, written: ast.expr | None, value: Value, state: State
+    ) -> bool:
+        function = value.node if isinstance(value, Func) else None
+        if pattern is not None and impossible(*pattern):
             state.unreachable += ((node.lineno, f"the pattern of `{source(node)}` cannot match anything"),)
-        elif puts_back(replacement):
+        elif puts_back(function or written) or (
+            pattern and isinstance(value, Const) and isinstance(value.value, str) and rebuilds(*pattern, value.value)
+        ):
             state.unreachable += ((node.lineno, f"`{source(node)}` puts back what it finds"),)
         else:
             return False
         return True
 
-    def _pattern(self, node: ast.expr) -> bool:
-        """Whether a compiled pattern, by its definition in sight, cannot match."""
+    def _pattern(self, node: ast.expr) -> tuple[str, int] | None:
+        """A compiled pattern and its flags, by its definition in sight."""
         found: ast.expr | None = node
         if isinstance(node, ast.Name):
             place = self.frame.module.look_up(node.id)
             found = place[0].constants.get(place[1]) if place else None
         elif isinstance(node, ast.Attribute) and source(node.value) == "self":
             found = self.definition(node.attr)
-        known = compiled(found)
-        return known is not None and impossible(*known)
+        return compiled(found)
+
+    def _folded(self, function: Value, items: Value, first: Value, node: ast.Call, state: State) -> Paths:
+        """``functools.reduce``: over functions one by one, over anything else for a typical item."""
+        if isinstance(items, Tup) and not items.each and all(isinstance(v, Func | Partial) for v in items.items):
+            each: tuple[Value, ...] = items.items
+        else:
+            each = (self.elements(items, node.args[1], state, next(self.loop_ids)),)
+        paths: Paths = [(first, state)]
+        for item in each:
+            paths = [p for value, s in paths for p in self.apply(function, [value, item], {}, s, node)]
+        return paths
 
     def _map(self, name: str, node: ast.Call, args: list[Value], state: State) -> Paths:
         function, iterable = args
+        if isinstance(function, Sym) and name == "map" and isinstance(node.args[0], ast.Attribute):
+            function = self.as_lambda(node.args[0], state)
         if not isinstance(function, Func | Partial):
             return self._out_of_sight(node, args, state)
         loop = next(self.loop_ids)
@@ -223,6 +238,8 @@ class Known(Objects):
             callee, state = self.attribute(receiver, node.func, state)
             if isinstance(callee, Func | Partial):
                 return self.apply(callee, args, kw, state, node)
+            if isinstance(callee, Sym) and isinstance(receiver, Self) and (meant := self.inlined(node, name)):
+                return self.eval(meant, state)
             if isinstance(callee, Obj) and (inner := self.method_of(callee, "__call__")):
                 return self.call(inner, args, kw, state, node)
             if name in MODEL_CALLS and any(map(state.touches, values)):
@@ -233,6 +250,8 @@ class Known(Objects):
         if isinstance(receiver, Sym):
             return self._of_others(node, receiver, args, kw, state)
         if isinstance(receiver, Map):
+            if name == "get" and args and (choice := self.chosen(receiver, source(node.args[0]), *args[1:2])):
+                return [(choice, state)]
             if name == "get" and args and isinstance(args[0], Const):
                 return [
                     (dict(receiver.items).get(str(args[0].value)) or (args[1] if len(args) > 1 else Const(None)), state)
@@ -240,7 +259,13 @@ class Known(Objects):
             return self._out_of_sight(node, [receiver, *values], state)
         if isinstance(receiver, Attr) and (found := self._of_attr(node, name, receiver, args, kw, state)) is not None:
             return [(found, state)]
+        if (again := self.taken_apart(name, node, receiver, args, state)) is not None:
+            return [(again, state)]
         if isinstance(receiver, Const):
+            if receiver.value == () and name in ("items", "keys", "values", "copy"):
+                return [(receiver, state)]
+            if name == "format" and receiver.value == "{}" and len(args) == 1:
+                return [(args[0], state)]
             if name == "format" and isinstance(receiver.value, str) and receiver.value.strip("{}0") == "":
                 return [(self.made("weak", values, node, state), state)]
             return [
@@ -254,6 +279,11 @@ class Known(Objects):
             return [(receiver, state)]
         if isinstance(receiver, Tup):
             return self._out_of_sight(node, [receiver, *values], state)
+        words = isinstance(receiver, Packed) and receiver.steps[-1] == "split" and isinstance(node.func.value, ast.Name)
+        if words and isinstance(node.func.value, ast.Name) and name in _LIST_EDITS:
+            made = self._edited(Made("new", source(node), node.lineno), state)
+            state.bind(node.func.value.id, made)
+            return [(made, state)]
         if isinstance(receiver, Made) and name in (*_DICT_EDITS, "set_content", "append", "extend", "insert"):
             self.may_change(source(node), node.lineno, state)
         if name in _LOOKS:
@@ -268,7 +298,12 @@ class Known(Objects):
                     state,
                 )
             ]
-        if name == "replace" and len(args) >= 2 and isinstance(args[0], Const) and args[0] == args[1]:
+        if name == "replace" and len(args) >= 2 and literally(node.args):
+            why = f"`{source(node)}` looks for a regular expression as if it were the text itself"
+            state.unreachable += ((node.lineno, why),)
+            return [(receiver, state)]
+        twice = len(args) >= 2 and isinstance(node.args[0], ast.Name) and source(node.args[0]) == source(node.args[1])
+        if name == "replace" and len(args) >= 2 and (twice or (isinstance(args[0], Const) and args[0] == args[1])):
             state.unreachable += ((node.lineno, f"`{source(node)}` puts back what it finds"),)
             return [(receiver, state)]
         made = self.made("new", (receiver, *values), node, state)
@@ -325,9 +360,8 @@ class Known(Objects):
             return self.call(place, args, kw, state, node)
         if method := self._of_class(node.func.value, name):
             return self.call(method, args, kw, state, node)
-        if name in ("sub", "subn") and args and self._idle(
-            node, self._pattern(node.func.value) and full not in ("re.sub", "re.subn"), _at(node, 0), state
-        ) and full not in ("re.sub", "re.subn"):  # fmt: skip
+        compiled_one = name in ("sub", "subn") and full not in ("re.sub", "re.subn")
+        if compiled_one and args and self._idle(node, self._pattern(node.func.value), _at(node, 0), args[0], state):
             text = args[1] if len(args) > 1 else kw.get("string", Sym(source(node)))
             return [(text if name == "sub" else Tup((text, Sym("0"))), state)]
         if full in ("functools.partial", "functools.reduce"):
@@ -348,6 +382,8 @@ class Known(Objects):
             state.conditions += (Condition(source(node), True, node.lineno),)
             other.conditions += (Condition(source(node), False, node.lineno),)
             return [(Made("new", source(node), node.lineno), state), (args[1], other)]
+        if name == "map" and len(args) == 2 and isinstance(args[0], Func | Partial):  # an executor's
+            return self._map(name, node, args, state)
         if name in LOGS or name in _LOOKS or name == "get":
             return [(Sym(source(node)) if name in LOGS else Made("new", source(node), node.lineno), state)]
         if name == "shuffle":
@@ -360,40 +396,3 @@ class Known(Objects):
         if name in ("append", "add", "extend", "put", "appendleft"):
             return [(Const(None), state)]
         return self._known(full or f"?.{name}", node, args, kw, state)
-
-    def _imports(self) -> str:
-        return " ".join(origin for origin, _ in self.frame.module.imports.values())
-
-    def _class_in(self, func: ast.Attribute) -> Class | None:
-        """``module.Class``, for a module in sight."""
-        if not isinstance(func.value, ast.Name) or func.value.id not in self.frame.module.imports:
-            return None
-        origin, original = self.frame.module.imports[func.value.id]
-        dotted = f"{origin}.{original}" if original and not origin.endswith(".") else f"{origin}{original or ''}"
-        if not func.attr[:1].isupper():
-            return None
-        other = self.frame.module.library.find(dotted, self.frame.module.path)
-        place = other.look_up(func.attr) if other else None
-        return place[0].classes.get(place[1]) if place else None
-
-    def _in_module(self, alias: str, name: str) -> Func | None:
-        module = self.frame.module
-        origin, original = module.imports[alias]
-        dotted = f"{origin}.{original}" if original and not origin.endswith(".") else f"{origin}{original or ''}"
-        other = module.library.find(dotted, module.path)
-        place = other.look_up(name) if other else None
-        function = place[0].functions.get(place[1]) if place else None
-        return Func(function, place[0]) if place and function else None
-
-    def _of_class(self, receiver: ast.expr, name: str) -> Func | None:
-        """``Base.method(self, …)``."""
-        if not isinstance(receiver, ast.Name):
-            return None
-        place = self.frame.module.look_up(receiver.id)
-        cls = place[0].classes.get(place[1]) if place else None
-        for c in cls.mro if cls else ():
-            if isinstance(c, Class) and isinstance(method := c.methods.get(name), FunctionNode):
-                static = any(source(d) == "staticmethod" for d in method.decorator_list)
-                bound = any(source(d) == "classmethod" for d in method.decorator_list) and not static
-                return Func(method, c.module, c, bound=bound)
-        return None

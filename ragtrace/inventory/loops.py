@@ -7,7 +7,7 @@ import ast
 from ragtrace.inventory.assignments import NOTHING, Outcome
 from ragtrace.inventory.branches import Branches
 from ragtrace.inventory.members import UNROLLED, source
-from ragtrace.inventory.values import Condition, Const, Func, Partial, Ref, State, Sym, Tup, Vague, Value, judge
+from ragtrace.inventory.values import Condition, Const, Func, Made, Partial, Ref, State, Sym, Tup, Vague, Value, judge
 
 
 class Loops(Branches):
@@ -29,6 +29,11 @@ class Loops(Branches):
             if (items := self._functions(iterable, s)) is not None:
                 found += self._one_by_one(node, items, s)
                 continue
+            if self.empty_by_default(node.iter):
+                none, text = s.fork(), f"{source(node.iter)} holds anything"
+                none.conditions += (Condition(text, False, node.lineno),)
+                s.conditions += (Condition(text, True, node.lineno),)
+                found += self.block(node.orelse, none)
             skipped = s.fork()
             loop = next(self.loop_ids)
             self._havoc(node.body, s)
@@ -129,8 +134,10 @@ class Loops(Branches):
         for node in (n for statement in body for n in ast.walk(statement)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 state.forget(node.id)
-                if isinstance(state.env.get(node.id), Const):
-                    state.env[node.id] = Sym(node.id)
+                held = state.env.get(node.id)
+                if isinstance(held, Const):  # a text that grows from nothing may become the input again
+                    grows = held.value == ""
+                    state.env[node.id] = Made("weak", node.id, node.lineno) if grows else Sym(node.id)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 state.attrs.pop(node.attr, None)
                 state.forget("self")

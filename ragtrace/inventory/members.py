@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
+from ragtrace.inventory.constants import literal, setting
 from ragtrace.inventory.fields import LISTS
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.roots import MODELS, is_framework_root
@@ -73,42 +74,6 @@ def is_root(name: str) -> bool:
     )
 
 
-def setting(node: ast.Attribute, module: Module) -> Const | None:
-    """The constant that ``X.name`` is, for a class or module ``X`` in sight that sets it once."""
-    if not isinstance(node.value, ast.Name):
-        return None
-    text = source(node)
-    place = module.look_up(node.value.id)
-    if place is not None and (cls := place[0].classes.get(place[1])):
-        found = cls.methods.get(node.attr)
-        if text in module.overwritten or text in cls.module.overwritten or not isinstance(found, ast.expr):
-            return None
-        if any((b if isinstance(b, str) else b.name).rpartition(".")[2].endswith(("Enum", "Flag")) for b in cls.bases):
-            return Const(f"{cls.name}.{node.attr}", text)
-        return _literal(found, text) if not cls.node.decorator_list and not cls.bases else None
-    if place is not None or node.value.id not in module.imports or text in module.overwritten:
-        return None
-    origin, original = module.imports[node.value.id]
-    dotted = f"{origin}.{original}" if original and not origin.endswith(".") else f"{origin}{original or ''}"
-    other = module.library.find(dotted, module.path)
-    if other is None or node.attr in other.filled:
-        return None
-    return _literal(other.constants.get(node.attr), text)
-
-
-def _literal(expr: ast.expr | None, origin: str) -> Const | None:
-    """A constant that a test may be decided by: a literal, or an empty container."""
-    if isinstance(expr, ast.Constant):
-        return Const(expr.value, origin)
-    if isinstance(expr, ast.Tuple | ast.List) and not expr.elts:
-        return Const((), origin)
-    if isinstance(expr, ast.Dict) and not expr.keys:
-        return Const((), origin)
-    if isinstance(expr, ast.Call) and not expr.args and not expr.keywords:
-        return Const((), origin) if source(expr.func) in ("set", "list", "dict", "tuple", "frozenset") else None
-    return None
-
-
 class Members:
     """Names and attributes; operators are in :class:`~ragtrace.inventory.expressions.Expressions`."""
 
@@ -154,7 +119,9 @@ class Members:
         made = isinstance(expr, ast.Call) and isinstance(expr.func, ast.Name) and module.look_up(expr.func.id)
         if made and (cls := made[0].classes.get(made[1])):
             return Obj(cls, name)
-        return (_literal(expr, name) if original not in module.filled else None) or Sym(name)
+        if original not in module.filled and (table := self._table(expr, module)) is not None:
+            return table
+        return (literal(expr, name) if original not in module.filled else None) or Sym(name)
 
     def _optional(self, name: str, original: str, module: Module) -> Value:
         """What an import gives that may fail, or what stands in its place."""
@@ -166,7 +133,7 @@ class Members:
         if isinstance(instead, FunctionNode | ast.Lambda):
             self.absent.append((instead.lineno, why))
             return Func(instead, module)
-        known = _literal(instead, f"{name}` (without `{needs}`)")
+        known = literal(instead, f"{name}` (without `{needs}`)")
         return known or Sym(name)
 
     def attribute(self, value: Value, node: ast.Attribute, state: State) -> tuple[Value, State]:
@@ -239,7 +206,7 @@ class Members:
                     return Func(v, module)
                 if isinstance(v, ast.Name) and (at := module.look_up(v.id)) and (f := at[0].functions.get(at[1])):
                     return Func(f, at[0])
-                return _literal(v, f"{source(node)}[{key!r}]")
+                return literal(v, f"{source(node)}[{key!r}]")
         return None
 
     def part(self, owner: Ref, name: str, state: State) -> Ref:
@@ -311,6 +278,9 @@ class Members:
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                     if node.value and any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
                         found.append(node.value)
+        if len(found) > 1 and isinstance(found[0], ast.Constant) and found[0].value is None:
+            declared = any(isinstance(c, Class) and c.methods.get(name) is found[0] for c in self.mro)
+            found = found[1:] if declared else found
         return found[0] if len(found) == 1 else None
 
     def _object(self, name: str) -> Value | None:
@@ -322,6 +292,10 @@ class Members:
         if isinstance(made, ast.List | ast.Tuple) and made.elts and len(made.elts) <= UNROLLED:
             parts = [self._written(e, owner.module) for e in made.elts]
             return Tup(tuple(p for p in parts if p is not None)) if None not in parts else None
+        if (table := self._table(made, owner.module)) is not None:
+            return table
+        if isinstance(made, ast.BoolOp) and isinstance(made.op, ast.Or):  # `given or Helper()`
+            made = made.values[-1]
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
         place = owner.module.look_up(made.func.id)
@@ -345,7 +319,18 @@ class Members:
             return Func(function, place[0]) if function else None
         if isinstance(node, ast.Attribute) and source(node.value) == "str":
             return Sym(source(node))
+        if isinstance(node, ast.Attribute) and source(node.value) == "self":
+            return found if isinstance(found := self.member(node.attr), Func) else None
         return None
+
+    def _table(self, node: ast.expr | None, module: Module) -> Map | None:
+        """A dict of functions, written out."""
+        if not isinstance(node, ast.Dict) or not node.keys or len(node.keys) > UNROLLED:
+            return None
+        parts = [(k.value, self._written(v, module)) for k, v in zip(node.keys, node.values, strict=True)
+                 if isinstance(k, ast.Constant)]  # fmt: skip
+        whole = len(parts) == len(node.keys) and all(v is not None for _, v in parts)
+        return Map(tuple((str(k), v) for k, v in parts if v is not None)) if whole else None
 
     def _constant(self, name: str) -> Const | None:
         values: list[Const | None] = []
@@ -379,11 +364,11 @@ class Members:
         return known[0] if same else None
 
     def _known_literal(self, node: ast.expr | None, name: str, cls: Class) -> Const | None:
-        found = _literal(node, f"self.{name}")
+        found = literal(node, f"self.{name}")
         if found is None and isinstance(node, ast.Attribute) and (known := setting(node, cls.module)):
             return Const(known.value, f"self.{name}")
         if found is None and isinstance(node, ast.Name) and (place := cls.module.look_up(node.id)):
-            known = _literal(place[0].constants.get(place[1]), f"self.{name}")
+            known = literal(place[0].constants.get(place[1]), f"self.{name}")
             return known if place[1] not in place[0].filled else None
         return found
 

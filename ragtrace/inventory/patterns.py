@@ -10,6 +10,9 @@ from typing import Any
 
 from re import _parser  # type: ignore[attr-defined]  # isort: skip  # what `re` itself parses with
 
+_REGEX = re.compile(r"\\[bdswBDSW](?![a-z]{2})|\[[\w.%+-]{3,}\][+*{]|\(\?[:i]")
+_TEMPLATE = re.compile(r"\\g<(\w+)>|\\(\d)|(.)", re.DOTALL)
+_BACKSPACE = 8  # what "\b" is without the r before it; no text has one
 _CONSUMES = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "RANGE", "CATEGORY"}
 
 
@@ -27,8 +30,14 @@ def impossible(pattern: str, flags: int = 0) -> bool:
 
 def _fails(tree: Any, multiline: bool) -> bool:
     consumed, ended = False, False
+    edges: set[str] = set()
     for op, value in tree:
         name = str(op)
+        edges = edges | {str(value)} if name == "AT" else set()
+        if {"AT_BOUNDARY", "AT_NON_BOUNDARY"} <= edges:
+            return True
+        if name == "LITERAL" and value == _BACKSPACE:
+            return True
         if name == "FAILURE" or (name == "IN" and _empty(value)):
             return True
         if name == "AT" and not multiline:
@@ -95,14 +104,47 @@ def _empty(items: Any) -> bool:
     return any({f"CATEGORY_{k}", f"CATEGORY_NOT_{k}"} <= kinds for k in ("SPACE", "WORD", "DIGIT"))
 
 
-def puts_back(node: ast.expr | None) -> bool:
+@lru_cache(maxsize=512)
+def rebuilds(pattern: str, flags: int, template: str) -> bool:
+    """Whether the groups of a pattern, which leave out nothing of the match, are put together in their order."""
+    try:
+        tree, known = _parser.parse(pattern, flags), re.compile(pattern, flags)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    matched: list[object] = []
+    for op, value in tree:
+        if str(op) == "SUBPATTERN" and value[0] is not None:
+            matched.append(value[0])
+        elif str(op) == "LITERAL" and not flags & re.IGNORECASE:
+            matched.append(chr(value))
+        elif str(op) != "AT":
+            return False
+    given = [
+        int(n or name) if (n or name).isdigit() else known.groupindex.get(name, name) if name else letter
+        for name, n, letter in _TEMPLATE.findall(template)
+    ]
+    return given == matched and any(isinstance(p, int) for p in given)
+
+
+def literally(given: list[ast.expr]) -> bool:
+    """Whether what ``str.replace`` is to look for is a regular expression, which no text holds as it is written."""
+    first = given[0] if given else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str) and bool(_REGEX.search(first.value))
+
+
+def puts_back(node: ast.AST | None) -> bool:
     """Whether a replacement is what was found: ``\\\\g<0>``, or ``lambda m: m.group()``."""
     if isinstance(node, ast.Constant):
         return node.value == r"\g<0>"
-    if not isinstance(node, ast.Lambda) or not node.args.args:
+    if isinstance(node, ast.FunctionDef):
+        bodies = [s.value for s in ast.walk(node) if isinstance(s, ast.Return)]
+    else:
+        bodies = [node.body] if isinstance(node, ast.Lambda) else []
+    if not bodies or not isinstance(node, ast.Lambda | ast.FunctionDef) or not node.args.args:
         return False
-    name = node.args.args[0].arg
-    return ast.unparse(node.body) in (f"{name}.group()", f"{name}.group(0)", f"{name}[0]")
+    name = node.args.args[-1].arg
+    whole = {f"{name}.group()", f"{name}.group(0)", f"{name}[0]"}
+    return all(b is not None and ast.unparse(b) in whole for b in bodies)
 
 
 def compiled(node: ast.expr | None) -> tuple[str, int] | None:

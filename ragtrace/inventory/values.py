@@ -113,6 +113,22 @@ class Partial(Value):
 
 
 @dataclass(frozen=True)
+class Choice(Value):
+    """One of a table's functions, each under its key; ``text`` is what decides which."""
+
+    options: tuple[tuple[str, Value], ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Packed(Made):
+    """What can be undone: the input, or something equal to it, after ``steps`` (the last one is the outermost)."""
+
+    inner: Value = field(default_factory=Value)
+    steps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Obj(Value):
     """An object of a class in sight, made without the input."""
 
@@ -265,6 +281,8 @@ def _stronger(a: Made | Vague | None, b: Made | Vague) -> Made | Vague:
 def judge(value: Value, state: State) -> Judgement:
     """Compares a returned value with the input."""
     if isinstance(value, Made):
+        if isinstance(value, Packed) and any(step.startswith("code ") for step in value.steps):
+            return "changed", f"returns its input in another form, made by `{value.text}`", value.line
         if value.kind == "weak":
             return "vague", f"`{value.text}` takes the input apart and may put it together as it was", value.line
         return "changed", f"returns a new value, made by `{value.text}`", value.line

@@ -1,8 +1,9 @@
 """Areas under curves with their intervals, of one arm and of the difference of two.
 
-Which interval: ``tests/benchmarks/coverage.py`` draws 500 samples of known area and counts how often each holds it.
-At a nominal 95 % the default, ``logit``, held in every cell where one did; ``delong`` is too narrow for an area near
-0 or 1, ``bca`` for precision-recall areas. None holds for an area of .97 or more of very skewed scores at n = 50 + 50.
+Which interval: ``tests/benchmarks/coverage.py`` draws samples of known area and counts how often each holds it. At a
+nominal 95 % and 2,000 draws a cell the default, ``logit``, held 93 to 97 % of the time for three shapes of scores from
+50 + 50 to 1,000 + 1,000 up to an area of .95. ``delong`` is too narrow for an area of .95 and more, ``bca`` for
+precision-recall areas at 50 + 50. For very skewed scores with an area of .98 none holds at 50 + 50: ``logit`` 87 %.
 """
 
 from __future__ import annotations
