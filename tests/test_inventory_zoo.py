@@ -135,8 +135,6 @@ def test_real_ones(target: str, truth: dict[str, bool]) -> None:
 
 ALIASES = {"house-mask": "house", "counts": "Counts"}
 SWITCHES: dict[str, Callable[[Any], Any]] = {
-    "NerRedactor": lambda cls: cls(enabled=True),
-    "OptionalMask": lambda cls: cls(mask=True),
     "TunedFilter": lambda cls: cls.model_construct(),
     "MaskedAnswer": object.__new__,
     "MaskedAnswerLater": object.__new__,

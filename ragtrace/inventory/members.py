@@ -340,7 +340,7 @@ class Members:
                     return None
                 continue
             if cls.node.decorator_list or self._is_field(cls, name):
-                return None  # the defaults of a dataclass or model are parameters
+                return _off(cls.methods.get(name), name)  # the defaults of a dataclass or model are parameters
             if name in cls.module.filled:
                 return None
             if not values and name in cls.methods:
@@ -365,6 +365,8 @@ class Members:
 
     def _known_literal(self, node: ast.expr | None, name: str, cls: Class) -> Const | None:
         found = literal(node, f"self.{name}")
+        if found is None and isinstance(node, ast.Name) and (off := _off(_default(cls, node.id), name)) is not None:
+            return off
         if found is None and isinstance(node, ast.Attribute) and (known := setting(node, cls.module)):
             return Const(known.value, f"self.{name}")
         if found is None and isinstance(node, ast.Name) and (place := cls.module.look_up(node.id)):
@@ -379,3 +381,20 @@ class Members:
             isinstance(n, ast.AnnAssign) and source(n.target) == name and "ClassVar" not in source(n.annotation)
             for n in cls.node.body
         )
+
+
+def _default(cls: Class, parameter: str) -> ast.expr | None:
+    """What the class's own constructor takes where it is not given ``parameter``."""
+    made = cls.methods.get("__init__")
+    if not isinstance(made, ast.FunctionDef):
+        return None
+    named = [*made.args.posonlyargs, *made.args.args]
+    defaults = dict(zip([a.arg for a in reversed(named)], reversed(made.args.defaults), strict=False))
+    defaults |= {a.arg: d for a, d in zip(made.args.kwonlyargs, made.args.kw_defaults, strict=True) if d is not None}
+    return defaults.get(parameter)
+
+
+def _off(default: object, name: str) -> Const | None:
+    """A switch that is off unless somebody turns it on: who makes the object without a word has no defense."""
+    is_off = isinstance(default, ast.Constant) and default.value is False
+    return Const(False, f"self.{name}, off by default,") if is_off else None

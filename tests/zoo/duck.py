@@ -473,7 +473,7 @@ TRUTH = {
     "PresidioFilter": {"response": "dead"},
     "IdentityFallback": {"response": "dead"},
     "LazyImport": {"response": "dead"},
-    "NerRedactor": {"response": "conditional"},
+    "NerRedactor": {"response": "dead"},
     "GlobalFlag": {"response": "dead"},
     "ChunkSanitizer": {"content": "active"},
     "ChunkSanitizerLostCopy": {"content": "dead"},

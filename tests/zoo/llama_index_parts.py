@@ -164,7 +164,7 @@ TRUTH = {
     "NotYet": {"content": "stub"},
     "Passes": {"content": "pass_through"},
     "StricterCutoff": {"retrieval": "conditional"},
-    "OptionalMask": {"content": "conditional"},
+    "OptionalMask": {"content": "dead"},
     "RewriteQuery": {"query": "active"},
     "SameQuery": {"query": "pass_through"},
     "QueryRebuilt": {"query": "dead"},
