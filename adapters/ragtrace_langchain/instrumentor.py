@@ -16,7 +16,7 @@ from ragtrace.defense import checked
 from ragtrace.record import attributes as a
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Recorder
-from ragtrace.record.wraps import Wrapper, Wraps
+from ragtrace.record.wraps import Wraps, ainside, inside
 from ragtrace_langchain import parts
 from ragtrace_langchain.events import Events
 from ragtrace_langchain.generating import Generating
@@ -63,8 +63,8 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         for module, name in _ELSEWHERE.items():
             self._wraps.late(module, partial(self._wrap_ways_of, name, requests))
         retriever = {
-            "invoke": _inside(requests.invoke, retrieving.invoke),
-            "ainvoke": _ainside(requests.ainvoke, retrieving.ainvoke),
+            "invoke": inside(requests.invoke, retrieving.invoke),
+            "ainvoke": ainside(requests.ainvoke, retrieving.ainvoke),
         }
         self._wraps.family(BaseRetriever, retriever)
         for way in ("invoke", "ainvoke"):
@@ -94,22 +94,3 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _wrap_ways_of(self, name: str, requests: Requests, module: Any) -> None:
         self._wrap_ways(getattr(module, name), requests)
-
-
-def _inside(request: Wrapper, stage: Wrapper) -> Wrapper:
-    """Runs ``stage`` inside a request."""
-
-    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        return request(lambda *a, **k: stage(wrapped, instance, a, k), instance, args, kwargs)
-
-    return both
-
-
-def _ainside(request: Wrapper, stage: Wrapper) -> Wrapper:
-    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        async def inner(*a: Any, **k: Any) -> Any:
-            return await stage(wrapped, instance, a, k)
-
-        return request(inner, instance, args, kwargs)
-
-    return both

@@ -22,7 +22,7 @@ from ragtrace.defense import checked
 from ragtrace.record import attributes as a
 from ragtrace.record.capture import Capture
 from ragtrace.record.hooks import Recorder
-from ragtrace.record.wraps import Wrapper, Wraps
+from ragtrace.record.wraps import Wrapper, Wraps, ainside, inside
 from ragtrace_llama_index import notices, parts
 from ragtrace_llama_index.foresight import streams
 from ragtrace_llama_index.generating import Generating
@@ -61,8 +61,8 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         sync, async_ = requests.sync, requests.async_
         retrieving = Retrieving(recorder, kwargs.get("oversample", 4))
         retriever = {
-            "retrieve": _inside(sync("invoke"), retrieving.retrieve),
-            "aretrieve": _ainside(async_("ainvoke"), retrieving.aretrieve),
+            "retrieve": inside(sync("invoke"), retrieving.retrieve),
+            "aretrieve": ainside(async_("ainvoke"), retrieving.aretrieve),
         }
         family(BaseRetriever, retriever)
         family(BaseLLM, _model(requests, Generating(recorder)))
@@ -97,31 +97,12 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 def _model(requests: Requests, generating: Generating) -> dict[str, Wrapper]:
     wrappers: dict[str, Wrapper] = {}
     for name in ("chat", "complete"):
-        wrappers[name] = _inside(requests.sync("invoke"), generating.whole)
-        wrappers[f"a{name}"] = _ainside(requests.async_("ainvoke"), generating.awhole)
-        wrappers[f"stream_{name}"] = _inside(requests.sync("stream"), generating.stream)
-        wrappers[f"astream_{name}"] = _ainside(requests.async_("astream"), generating.astream)
+        wrappers[name] = inside(requests.sync("invoke"), generating.whole)
+        wrappers[f"a{name}"] = ainside(requests.async_("ainvoke"), generating.awhole)
+        wrappers[f"stream_{name}"] = inside(requests.sync("stream"), generating.stream)
+        wrappers[f"astream_{name}"] = ainside(requests.async_("astream"), generating.astream)
     for name in _ASKED:
         wrappers |= {name: requests.sync("invoke"), f"a{name}": requests.async_("ainvoke")}
     for name in _STREAMED:
         wrappers |= {name: requests.sync("stream"), f"a{name}": requests.async_("astream")}
     return wrappers
-
-
-def _inside(request: Wrapper, stage: Wrapper) -> Wrapper:
-    """Runs ``stage`` inside a request."""
-
-    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        return request(lambda *a, **k: stage(wrapped, instance, a, k), instance, args, kwargs)
-
-    return both
-
-
-def _ainside(request: Wrapper, stage: Wrapper) -> Wrapper:
-    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
-        async def inner(*a: Any, **k: Any) -> Any:
-            return await stage(wrapped, instance, a, k)
-
-        return request(inner, instance, args, kwargs)
-
-    return both

@@ -13,6 +13,27 @@ Wrapper = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 """``wrapper(wrapped, instance, args, kwargs)``: what runs in place of a method."""
 
 
+def inside(request: Wrapper, stage: Wrapper) -> Wrapper:
+    """Runs ``stage`` inside a request."""
+
+    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        return request(lambda *a, **k: stage(wrapped, instance, a, k), instance, args, kwargs)
+
+    return both
+
+
+def ainside(request: Wrapper, stage: Wrapper) -> Wrapper:
+    """:func:`inside` for async methods."""
+
+    def both(wrapped: Any, instance: Any, args: Any, kwargs: Any) -> Any:
+        async def inner(*a: Any, **k: Any) -> Any:
+            return await stage(wrapped, instance, a, k)
+
+        return request(inner, instance, args, kwargs)
+
+    return both
+
+
 class Wraps:
     """The wraps of one instrumentor.
 
