@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from langchain_core.outputs import ChatGeneration, Generation, GenerationChunk
 
 from ragtrace.record.capture import digest
+from ragtrace.record.matching import rebuilt
 from ragtrace.types import Document, Message
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
@@ -89,18 +90,7 @@ def _role(message: BaseMessage) -> str:
 
 def messages_back(theirs: Sequence[BaseMessage], kept: Sequence[Message]) -> list[BaseMessage]:
     """The messages for the model: each of theirs is used again, for the same text, else for the first with its role."""
-    left = list(zip(theirs, messages(theirs), strict=True))
-    out: list[BaseMessage | None] = [_claimed(left, lambda our, m=m: our == m) for m in kept]  # type: ignore[misc]
-    for place, message in enumerate(kept):
-        if out[place] is None:
-            their = _claimed(left, lambda our, m=message: our.role == m.role)  # type: ignore[misc]
-            out[place] = _made(message) if their is None else with_text(their, message.content)
-    return [m for m in out if m is not None]
-
-
-def _claimed(left: list[tuple[BaseMessage, Message]], fits: Callable[[Message], bool]) -> BaseMessage | None:
-    place = next((i for i, (_, our) in enumerate(left) if fits(our)), None)
-    return None if place is None else left.pop(place)[0]
+    return rebuilt(theirs, messages(theirs), kept, with_text, _made)
 
 
 def _made(message: Message) -> BaseMessage:

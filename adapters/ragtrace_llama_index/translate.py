@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -16,6 +16,7 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
+from ragtrace.record.matching import rebuilt
 from ragtrace.types import Document, Message
 
 Response = ChatResponse | CompletionResponse
@@ -103,18 +104,7 @@ def _role(message: ChatMessage) -> str:
 
 def messages_back(theirs: Sequence[ChatMessage], kept: Sequence[Message]) -> list[ChatMessage]:
     """The messages for the model: each of theirs is used again, for the same text, else for the first with its role."""
-    left = list(zip(theirs, messages(theirs), strict=True))
-    out: list[ChatMessage | None] = [_claimed(left, lambda our, m=m: our == m) for m in kept]  # type: ignore[misc]
-    for place, message in enumerate(kept):
-        if out[place] is None:
-            their = _claimed(left, lambda our, m=message: our.role == m.role)  # type: ignore[misc]
-            out[place] = _made(message) if their is None else with_text(their, message.content)
-    return [m for m in out if m is not None]
-
-
-def _claimed(left: list[tuple[ChatMessage, Message]], fits: Callable[[Message], bool]) -> ChatMessage | None:
-    place = next((i for i, (_, our) in enumerate(left) if fits(our)), None)
-    return None if place is None else left.pop(place)[0]
+    return rebuilt(theirs, messages(theirs), kept, with_text, _made)
 
 
 def _made(message: Message) -> ChatMessage:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from ragtrace.errors import RagtraceError
 from ragtrace.record.capture import digest
+from ragtrace.record.matching import origins
 from ragtrace.types import Document, Message
 
 _TEXTS = ("content", "page_content", "text")
@@ -159,20 +160,11 @@ def _message(value: Any) -> Message | None:
 
 def messages_back(given: Any, kept: Sequence[Message]) -> Any:
     """The messages for the model: each of theirs is used again, for the same text, else for the first with its role."""
-    left = list(zip(given, messages(given), strict=True))
-    origin: list[tuple[Any, Message] | None] = [None] * len(kept)
-    for fits in (_equal, _same_role):
-        for place, message in enumerate(kept):
-            if origin[place] is None:
-                origin[place] = _claimed(left, fits, message)
+    origin = origins(given, messages(given), kept)
     out = []
     for message, known in zip(kept, origin, strict=True):
         out.append(_made_message(message, given) if known is None else _message_back(*known, message))
     return _in_form(given, out)
-
-
-def _same_role(our: Message, message: Message) -> bool:
-    return our.role == message.role
 
 
 def _message_back(their: Any, our: Message, message: Message) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from opentelemetry import context as otel
 from opentelemetry import trace
@@ -27,7 +27,6 @@ from ragtrace.record.scope import (
 from ragtrace.record.steps import recording
 from ragtrace.types import HOOKS, Path
 
-T = TypeVar("T")
 _MAX_LOSSES = 50  # sentences a span
 _BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
 

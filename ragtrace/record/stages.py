@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast, get_args, overload
 
@@ -113,17 +114,17 @@ def _called(what: str, given: Any) -> None:
         raise UsageError(f"ragtrace.{what} got a function; as a decorator it is called: @ragtrace.{what}()")
 
 
-class _With(Generic[S, A]):
+class _With(ABC, Generic[S, A]):
     """A context manager of both kinds."""
 
     def __init__(self) -> None:
         self._open: list[Handle[Any]] = []
 
-    def _sync(self) -> S:
-        raise NotImplementedError
+    @abstractmethod
+    def _sync(self) -> S: ...
 
-    def _async(self) -> A:
-        raise NotImplementedError
+    @abstractmethod
+    def _async(self) -> A: ...
 
     def __enter__(self) -> S:
         stage = enter(self._sync())
