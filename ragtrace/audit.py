@@ -6,11 +6,16 @@ defenses switched on.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import trace
 
@@ -41,11 +46,12 @@ class Arm:
 
 @dataclass
 class AuditReport:
-    """What was asked, and what the app failed to answer."""
+    """What was asked, and what the app failed to answer; ``skipped`` was answered before, in the run resumed."""
 
     run_id: str
     asked: int = 0
     failures: list[str] = field(default_factory=list)
+    skipped: int = 0
 
 
 def run(
@@ -57,34 +63,125 @@ def run(
     canaries: Sequence[Canary] = (),
     facts: dict[str, Any] | None = None,
     step: Callable[[str], None] = lambda _: None,
+    concurrency: int = 1,
+    resume: Done | None = None,
 ) -> AuditReport:
     """Sends every probe through every arm. A failing request is recorded and counted; the audit goes on.
 
+    Probes of equal id are one probe: attacks may share theirs. Arms run one after the other, so that what one arm
+    asked the model is in a generation cache when the next arm asks it again.
+
+    :param app: a function, or a coroutine function (its requests then run in one event loop).
     :param facts: what else belongs into the run's manifest (corpus, model, parameters).
-    :param step: called after each request with the arm's name, for progress.
-    :raises UsageError: no arms, two arms of one name, or no probes.
+    :param step: called after each request with the arm's name, for progress; never by two threads at once.
+    :param concurrency: requests under way at a time, ≥ 1. With more than one, ``app`` must bear threads.
+    :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again.
+    :raises UsageError: no arms, two arms of one name, no probes, two probes of one id, or a concurrency below 1.
     """
-    questions = list(probes)
+    questions = _distinct(probes)
     names = [arm.name for arm in arms]
     if not arms or not questions or len(set(names)) != len(names):
         raise UsageError(
             "an audit needs arms of different names and at least one probe; "
             f"got arms {names} and {len(questions)} probes"
         )
-    report = AuditReport(run_id=f"run-{uuid.uuid4().hex[:12]}")
+    if concurrency < 1:
+        raise UsageError(f"concurrency is {concurrency}; expected at least 1 request at a time")
+    report = AuditReport(resume.run_id if resume else f"run-{uuid.uuid4().hex[:12]}")
     _manifest(report.run_id, arms, canaries, facts or {}, tracing)
+    answered = resume.answered if resume else frozenset()
     for arm in arms:
-        for probe in questions:
-            with defend(*arm.defenses), probing(report.run_id, arm.name, probe):
-                try:
-                    app(probe.query)
-                except Exception as error:
-                    _log.debug("probe %s failed in arm %s", probe.probe_id, arm.name, exc_info=True)
-                    report.failures.append(f"{arm.name}/{probe.probe_id}: {type(error).__name__}: {error}")
-            report.asked += 1
-            step(arm.name)
+        asked = [probe for probe in questions if (arm.name, probe.probe_id) not in answered]
+        report.skipped += len(questions) - len(asked)
+        with defend(*arm.defenses):
+            _ask_all(app, arm.name, asked, report, step, concurrency)
     tracing.flush()
     return report
+
+
+def _distinct(probes: Iterable[Probe]) -> list[Probe]:
+    found: dict[str, Probe] = {}
+    for probe in probes:
+        if found.setdefault(probe.probe_id, probe) != probe:
+            raise UsageError(
+                f"two different probes are called {probe.probe_id!r}; expected an id for each, the same in every arm: "
+                "give the attacks (or their parameters) different names or seeds"
+            )
+    return list(found.values())
+
+
+class Done(NamedTuple):
+    """What a run has answers for: (arm, probe id)."""
+
+    run_id: str
+    answered: frozenset[tuple[str, str]]
+
+
+def done(db: duckdb.DuckDBPyConnection, run_id: str) -> Done:
+    """What of a run is in the store, to go on with it. A request that failed is asked again."""
+    rows = db.execute(
+        "SELECT DISTINCT arm, probe_id FROM probes WHERE run_id = ? AND status <> 'ERROR'", [run_id]
+    ).fetchall()
+    return Done(run_id, frozenset((arm, probe) for arm, probe in rows))
+
+
+def _ask_all(
+    app: Callable[[str], Any],
+    arm: str,
+    probes: Sequence[Probe],
+    report: AuditReport,
+    step: Callable[[str], None],
+    concurrency: int,
+) -> None:
+    """One arm's requests, ``concurrency`` at a time."""
+    told = Lock()
+
+    def note(probe: Probe, error: Exception | None) -> None:
+        with told:
+            report.asked += 1
+            if error is not None:
+                _log.debug("probe %s failed in arm %s", probe.probe_id, arm, exc_info=error)
+                report.failures.append(f"{arm}/{probe.probe_id}: {type(error).__name__}: {error}")
+            step(arm)
+
+    def ask(probe: Probe) -> None:
+        try:
+            with probing(report.run_id, arm, probe):
+                app(probe.query)
+        except Exception as error:
+            note(probe, error)
+        else:
+            note(probe, None)
+
+    async def ask_async(probe: Probe, turn: asyncio.Semaphore) -> None:
+        try:
+            async with turn:
+                with probing(report.run_id, arm, probe):
+                    await app(probe.query)
+        except Exception as error:
+            note(probe, error)
+        else:
+            note(probe, None)
+
+    async def ask_together() -> None:
+        turn = asyncio.Semaphore(concurrency)
+        async with asyncio.TaskGroup() as group:
+            for probe in probes:
+                group.create_task(ask_async(probe, turn))
+
+    if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
+        asyncio.run(ask_together())
+    elif concurrency == 1:
+        for probe in probes:
+            ask(probe)
+    else:
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="ragtrace-audit") as pool:
+            try:
+                for waited in [pool.submit(copy_context().run, ask, probe) for probe in probes]:
+                    waited.result()
+            except BaseException:  # interrupted: what has not begun is not asked
+                pool.shutdown(cancel_futures=True)
+                raise
 
 
 def _manifest(

@@ -86,6 +86,9 @@ def import_(
 def score(
     db: Database = Path("traces.duckdb"),
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Only these metrics, by name or pattern ('s2mia_*'); may be given again.")
+    ] = None,
 ) -> None:
     """Scores stored probes and prints verdicts and results."""
     from ragtrace.report import terminal
@@ -95,7 +98,7 @@ def score(
 
     console = _console()
     with open_store(existing(db)) as connection:
-        written = score_store(connection, run)
+        written = score_store(connection, run, metric)
         terminal.verdicts(connection, console)
         if written:
             terminal.results(connection, console)

@@ -67,7 +67,9 @@ class Canary:
 class Probe:
     """One query sent on purpose, with its ground truth.
 
-    ``probe_id`` is the same in every arm, so that arms can be compared probe by probe.
+    ``probe_id`` is the same in every arm, so that arms can be compared probe by probe. An attack with several
+    queries a target calls the first ``x`` and the others ``x/1``, ``x/2`` … ``detail`` holds what else its score needs
+    to know of the query (what was masked, which answer is expected), as JSON values.
     """
 
     probe_id: str
@@ -79,6 +81,7 @@ class Probe:
     target_text: str | None = None
     is_member: bool | None = None
     canary: str | None = None
+    detail: dict[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True)

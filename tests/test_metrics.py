@@ -22,9 +22,9 @@ from ragtrace.metrics.s2mia import bleu_auc, remaining
 
 SCHEMA = """
 CREATE TABLE probes (run_id TEXT, probe_id TEXT, arm TEXT, attack TEXT, corpus TEXT, seed INT, query TEXT,
-    target_id TEXT, target_text TEXT, is_member BOOL, canary TEXT, trace_id TEXT);
+    target_id TEXT, target_text TEXT, is_member BOOL, canary TEXT, detail TEXT, trace_id TEXT);
 CREATE TABLE generations (trace_id TEXT, span_id TEXT, query TEXT, prompt TEXT, response TEXT, model TEXT,
-    completion_tokens INT, mean_logprob DOUBLE, perplexity DOUBLE, path TEXT, nested BOOL, start_time TIMESTAMP);
+    completion_tokens INT, mean_logprob DOUBLE, perplexity DOUBLE, first_token TEXT, path TEXT, nested BOOL, start_time TIMESTAMP);
 CREATE TABLE canary_hits (trace_id TEXT, span_id TEXT, canary TEXT, family TEXT, channel TEXT,
     run_id TEXT, probe_id TEXT, arm TEXT);
 CREATE TABLE canaries (run_id TEXT, canary TEXT, family TEXT, document_id TEXT);

@@ -1,4 +1,7 @@
-"""One file a metric family: each exposes ``METRIC``; third parties use the entry point group ``ragtrace.metrics``."""
+"""One file a metric family: each exposes ``METRIC``; third parties use the entry point group ``ragtrace.metrics``.
+
+A membership attack brings its own metrics along (``ragtrace.attacks``).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ def load() -> dict[str, Metric]:
     """Everything found, by name. A metric that does not say what it observes cannot be judged: it is left out with a
     warning.
     """
+    from ragtrace import attacks
+
     found: dict[str, Metric] = scan(__name__, "METRIC", "ragtrace.metrics")
+    for attack in attacks.load().values():
+        for metric in getattr(attack, "metrics", ()):
+            found.setdefault(metric.name, metric)
     for name, metric in list(found.items()):
         if wrong := _undeclared(metric):
             warnings.warn(f"metric {name!r} left out: {wrong}", stacklevel=2)

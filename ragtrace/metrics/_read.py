@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragtrace.metrics.base import Result, Score
 
@@ -18,7 +20,7 @@ answers AS (
     -- one row a probe and arm; where a trace holds several model calls (a paraphrased query) the last one answers,
     -- and where a probe was sent again (a resumed audit) the last time counts
     SELECT p.run_id, p.probe_id, p.arm, p.attack, p.corpus, p.seed, p.query, p.target_id, p.target_text, p.is_member,
-           p.trace_id, g.response, g.perplexity
+           p.detail, p.trace_id, g.span_id, g.prompt, g.response, g.perplexity, g.first_token
     FROM probes p
     LEFT JOIN generations g ON g.trace_id = p.trace_id AND NOT g.nested
     WHERE p.run_id = $run
@@ -41,6 +43,30 @@ class Answer(NamedTuple):
     perplexity: float | None
 
 
+class Reply(NamedTuple):
+    """What came back for one query of a target.
+
+    ``response`` is ``None`` where nothing readable did; ``first_token`` are the model's candidates for the first
+    token with their log-probabilities, most likely first (empty where the model gave none).
+    """
+
+    query: str
+    detail: dict[str, Any]
+    prompt: str | None
+    response: str | None
+    perplexity: float | None
+    first_token: tuple[tuple[str, float], ...]
+
+
+class Target(NamedTuple):
+    """A target in one arm, with the replies to its queries in the order in which they were made."""
+
+    probe_id: str
+    arm: str
+    text: str
+    replies: tuple[Reply, ...]
+
+
 class Row(NamedTuple):
     """A probe with one of its stored scores; ``value`` is ``None`` where there is none."""
 
@@ -49,6 +75,7 @@ class Row(NamedTuple):
     corpus: str
     seed: int
     probe_id: str
+    target_id: str | None
     is_member: bool | None
     value: float | None
 
@@ -99,6 +126,32 @@ def answers(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> list[Ans
     return [Answer(*row) for row in rows]
 
 
+def targets(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> dict[str, dict[str, Target]]:
+    """The attack's targets: id of the first probe → arm → replies to all its queries (``x``, ``x/1``, ``x/2`` …)."""
+    rows = db.execute(
+        f"""
+        WITH {ANSWERS}
+        SELECT split_part(probe_id, '/', 1) AS target, arm, coalesce(target_text, ''),
+            query, detail, prompt, response, perplexity, first_token
+        FROM answers WHERE attack = $attack
+        ORDER BY target, arm, coalesce(try_cast(split_part(probe_id, '/', 2) AS INT), 0)
+        """,  # noqa: S608 (a constant)
+        {"run": run_id, "attack": attack},
+    ).fetchall()
+    found: defaultdict[str, dict[str, Target]] = defaultdict(dict)
+    for (target, arm, text), group in groupby(rows, key=lambda r: r[:3]):
+        replies = tuple(
+            Reply(query, json.loads(detail or "{}"), prompt, response, perplexity, _candidates(first))
+            for *_, query, detail, prompt, response, perplexity, first in group
+        )
+        found[target][arm] = Target(target, arm, text, replies)
+    return dict(found)
+
+
+def _candidates(first: str | None) -> tuple[tuple[str, float], ...]:
+    return tuple((str(token), float(logprob)) for token, logprob in json.loads(first or "[]"))
+
+
 def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str | None = None) -> Iterator[Cell]:
     """The probes of the run with their stored ``metric``, a cell for each arm, attack and corpus."""
     rows = db.execute(
@@ -107,7 +160,7 @@ def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str |
             SELECT probe_id, arm, any_value(value) AS value
             FROM scores WHERE run_id = $run AND metric = $metric GROUP BY ALL
         )
-        SELECT arm, attack, corpus, seed, probe_id, is_member, value
+        SELECT arm, attack, corpus, seed, probe_id, target_id, is_member, value
         FROM answers LEFT JOIN stored USING (probe_id, arm)
         WHERE $attack IS NULL OR attack = $attack
         ORDER BY arm, attack, corpus, seed, probe_id
@@ -118,7 +171,7 @@ def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str |
         yield Cell(arm, name, corpus, tuple(group))
 
 
-def score(run_id: str, attack: str, metric: str, answer: Answer, value: float | None) -> Score:
+def score(run_id: str, attack: str, metric: str, answer: Answer | Target, value: float | None) -> Score:
     """A ``Score``; what is not a finite number is no data."""
     finite = value if value is not None and math.isfinite(value) else None
     return Score(run_id, answer.probe_id, answer.arm, attack, metric, finite)

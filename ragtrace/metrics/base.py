@@ -58,6 +58,10 @@ class Metric(Protocol):
     - ``types``: the types of ``ragtrace.ner`` that it counts. A defense that writes words by which the classifier
       counts or leaves out these is ``entangled`` with it.
     - ``certified_by``: the canary families that decide instead of it.
+    - ``membership``: true where it infers membership; it is then read beside the blind baseline.
+    - ``on_request``: true where it is computed only if it is named (``ragtrace score --metric``): variants, and what
+      needs a model of its own.
+    - ``scored_by``: what several metrics share where their :meth:`scores` are the same; they are computed once.
     """
 
     name: str

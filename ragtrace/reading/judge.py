@@ -20,6 +20,8 @@ from ragtrace.store.database import SCHEMA_VERSION
 from ragtrace.types import HOOKS, Hook
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
 
     from ragtrace.metrics.base import Metric, Result
@@ -29,13 +31,16 @@ BASELINE = "none"
 RETRIEVAL_PATH: frozenset[Hook] = frozenset({"query", "retrieval", "content"})
 """Hooks that the retrieval stage crosses; the generation stage crosses the others (as in the view ``coverage``)."""
 _SHOWN = 5
+BLIND = "blind_roc_auc"
+CHANCE = 0.5
 
 
 class Reader:
     """Makes rows of ``results`` out of one run's numbers."""
 
-    def __init__(self, db: duckdb.DuckDBPyConnection, run: str) -> None:
+    def __init__(self, db: duckdb.DuckDBPyConnection, run: str, results: Sequence[Result] = ()) -> None:
         self.db, self.run = db, run
+        self.blind = {(r.attack, r.corpus): warning for r in results if (warning := blind_warning(r))}
         row = db.execute(
             "SELECT attributes->>'ragtrace.run' AS run FROM own_spans WHERE run_id = ? AND run IS NOT NULL",
             [run],
@@ -61,6 +66,8 @@ class Reader:
         if families := getattr(metric, "certified_by", ()):
             certified, certificate = self._certify(result, defenses, families)
         readable, reason = self._judge(metric, result, defenses, hooks, certificate)
+        if result.value is not None and getattr(metric, "membership", False):
+            reason = "; ".join(filter(None, (reason, self.blind.get((result.attack, result.corpus)))))
         signature = "|".join(
             [
                 f"ragtrace:{ragtrace.__version__}",
@@ -139,6 +146,17 @@ class Reader:
         answers = {answer for answer, _ in each}
         together = "no" if "no" in answers else "yes" if answers == {"yes"} else None
         return together, "; ".join(why for _, why in each)
+
+
+def blind_warning(result: Result) -> str | None:
+    """What the blind baseline says against every membership number of its attack and corpus, if anything."""
+    low, high = result.ci_low, result.ci_high
+    if result.metric != BLIND or result.value is None or low is None or high is None or low <= CHANCE <= high:
+        return None
+    return (
+        f"warning: members and non-members differ in their text alone (blind baseline AUC {result.value:.3f} "
+        f"[{low:.3f}, {high:.3f}]), so this number is not all leakage"
+    )
 
 
 def _path(hooks: list[Hook]) -> str | None:

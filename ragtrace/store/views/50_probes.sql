@@ -1,10 +1,10 @@
 -- What was asked on purpose, with its ground truth: one row each time a probe was sent.
 CREATE OR REPLACE VIEW probes AS
 SELECT run_id, probe_id, arm, p.attack, p.corpus, p.seed, p.query, p.target_id, p.target_text, p.is_member, p.canary,
-    trace_id, status
+    p.detail, trace_id, status
 FROM (
     SELECT run_id, probe_id, arm, trace_id, status, try(from_json(attributes->>'ragtrace.probe',
-        '{"attack":"VARCHAR","corpus":"VARCHAR","seed":"BIGINT","query":"VARCHAR","target_id":"VARCHAR","target_text":"VARCHAR","is_member":"BOOLEAN","canary":"VARCHAR"}')) AS p
+        '{"attack":"VARCHAR","corpus":"VARCHAR","seed":"BIGINT","query":"VARCHAR","target_id":"VARCHAR","target_text":"VARCHAR","is_member":"BOOLEAN","canary":"VARCHAR","detail":"JSON"}')) AS p
     FROM own_spans WHERE stage IS NULL AND probe_id IS NOT NULL AND (attributes->>'ragtrace.probe') IS NOT NULL
 );
 

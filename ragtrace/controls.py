@@ -1,0 +1,67 @@
+"""Controls of a membership attack, as arms over any traced pipeline: what would the answers be without the target?
+
+They are defenses in form (they act at ``retrieval``), so they need no second index: leaving the target out of what an
+exact index found is what the index without it would have found, if the pipeline fetches a candidate more than it
+keeps (the adapters' ``oversample``); otherwise the prompt has one document less.
+"""
+
+from __future__ import annotations
+
+from ragtrace.audit import Arm
+from ragtrace.defense import Defense
+from ragtrace.record.scope import current
+from ragtrace.types import Document, Probe
+
+
+def _probe() -> Probe | None:
+    scope = current()
+    return None if scope is None or scope.truth is None else scope.truth.probe
+
+
+def _is_target(document: Document, probe: Probe) -> bool:
+    # by text too: frameworks without ids of their own have others than the corpus
+    return document.id == probe.target_id or document.content == probe.target_text
+
+
+class NoRetrieval(Defense):
+    """Takes every document away: what the model says from the question and from its training alone."""
+
+    name = "no_retrieval"
+
+    def on_retrieval(self, query: str, documents: list[Document]) -> list[Document]:
+        """Nothing."""
+        return []
+
+
+class WithoutTarget(Defense):
+    """Takes the probe's target away, if it was found: the index as it is for a non-member."""
+
+    name = "without_target"
+
+    def on_retrieval(self, query: str, documents: list[Document]) -> list[Document]:
+        """The other documents, as they were."""
+        probe = _probe()
+        return documents if probe is None else [d for d in documents if not _is_target(d, probe)]
+
+
+class WithTarget(Defense):
+    """Puts the probe's target first: the index as it is for a member that is found at once."""
+
+    name = "with_target"
+
+    def on_retrieval(self, query: str, documents: list[Document]) -> list[Document]:
+        """The target and the other documents, as many as they were."""
+        probe = _probe()
+        if probe is None or probe.target_text is None:
+            return documents
+        found = [d for d in documents if _is_target(d, probe)] or [
+            Document(probe.target_text, probe.target_id or "target")
+        ]
+        others = [d for d in documents if not _is_target(d, probe)]
+        return [*found[:1], *others][: max(len(documents), 1)]
+
+
+CONTROLS = (Arm("no_retrieval", (NoRetrieval(),)), Arm("without_target", (WithoutTarget(),)))
+"""The arms to run beside every membership attack."""
+REFERENCE = (Arm("with_target", (WithTarget(),)), Arm("without_target", (WithoutTarget(),)))
+"""The two reference indexes of a difficulty-calibrated attack."""
