@@ -251,6 +251,7 @@ def test_an_audit_s_probes_canaries_and_hits_in_all_five_channels(chains: Bench)
                 "target_text": None,
                 "is_member": True,
                 "canary": "zq-one",
+                "detail": None,
                 "status": "UNSET",
             }
         ]
