@@ -95,7 +95,8 @@ def test_an_async_app_runs_in_one_loop(tmp_path: Path, tracing: Any) -> None:
     assert 1 < most <= 4
     rows = asked(
         tmp_path,
-        "SELECT path, p.query = s.query FROM probes p JOIN stages s USING (trace_id, probe_id) WHERE stage = 'retrieval'",
+        "SELECT path, p.query = s.query FROM probes p JOIN stages s USING (trace_id, probe_id) "
+        "WHERE stage = 'retrieval'",
     )
     assert rows == [("ainvoke", True)] * 8
 

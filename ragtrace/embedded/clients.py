@@ -56,13 +56,13 @@ class MiniLM(Embeddings):
     """
 
     def __init__(self, encoder: SentenceTransformer) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """One vector a text, in order."""
         if not texts:
             return []
-        vectors = self._encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False, batch_size=32)
+        vectors = self.encoder.encode(texts, normalize_embeddings=True, show_progress_bar=False, batch_size=32)
         return [[float(x) for x in vector] for vector in vectors]
 
     def embed_query(self, text: str) -> list[float]:

@@ -67,6 +67,16 @@ class Function:
         return self
 
 
+class Namespace:
+    """A module of the standard library, or one in sight."""
+
+    def __init__(self, dotted: str, module: Module | None = None) -> None:
+        self.dotted, self.module = dotted, module
+
+    def __deepcopy__(self, memo: Any) -> Namespace:
+        return self
+
+
 class Later:
     """A coroutine: nothing of it happens before it is awaited."""
 
