@@ -6,24 +6,18 @@ defenses switched on.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import asdict, dataclass, field
-from threading import Lock
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import trace
 
+from ragtrace.asking import Asking, AuditReport, Piece, Turns, pieces
 from ragtrace.defense import Defense, defend
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
 from ragtrace.record.capture import dumps
-from ragtrace.record.scope import probing
 from ragtrace.types import Canary, Probe
 
 if TYPE_CHECKING:
@@ -33,25 +27,24 @@ if TYPE_CHECKING:
     from ragtrace.inventory.battery import Battery
     from ragtrace.record.setup import Tracing
 
-_log = logging.getLogger("ragtrace")
+Session = Callable[[], Generator[Probe, "str | None", None]]
+"""Begins an attacker who adapts."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One set of defenses, under the name by which the store knows it; ``none`` is the baseline."""
+    """One set of defenses, under the name by which the store knows it; ``none`` is the baseline.
+
+    :param attacks: names of the attacks (as in ``probes``) whose probes it gets; ``None``: all of them.
+    """
 
     name: str
     defenses: tuple[Defense, ...] = ()
+    attacks: tuple[str, ...] | None = None
 
-
-@dataclass
-class AuditReport:
-    """What was asked, and what the app failed to answer; ``skipped`` was answered before, in the run resumed."""
-
-    run_id: str
-    asked: int = 0
-    failures: list[str] = field(default_factory=list)
-    skipped: int = 0
+    def gets(self, probes: Iterable[Probe]) -> list[Probe]:
+        """The probes that are sent in this arm."""
+        return [p for p in probes if self.attacks is None or p.attack in self.attacks]
 
 
 def run(
@@ -65,22 +58,30 @@ def run(
     step: Callable[[str], None] = lambda _: None,
     concurrency: int = 1,
     resume: Done | None = None,
+    sessions: Sequence[Session] = (),
+    mode: Turns = "single_turn",
 ) -> AuditReport:
     """Sends every probe through every arm. A failing request is recorded and counted; the audit goes on.
 
     Probes of equal id are one probe: attacks may share theirs. Arms run one after the other, so that what one arm
     asked the model is in a generation cache when the next arm asks it again.
 
+    A session is an attacker who adapts: a generator that yields a probe and is sent its answer (``None`` where the
+    request failed). It begins anew in every arm, so that it adapts to what it meets there.
+
     :param app: a function, or a coroutine function (its requests then run in one event loop).
     :param facts: what else belongs into the run's manifest (corpus, model, parameters).
     :param step: called after each request with the arm's name, for progress; never by two threads at once.
     :param concurrency: requests under way at a time, ≥ 1. With more than one, ``app`` must bear threads.
-    :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again.
+    :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again. Sessions are
+        gone through again, since each query follows from the answers before it.
+    :param mode: ``multi_turn`` puts an attack's probes of one seed into one conversation, in order and one at a time:
+        a defense with a budget spends it over them.
     :raises UsageError: no arms, two arms of one name, no probes, two probes of one id, or a concurrency below 1.
     """
-    questions = _distinct(probes)
+    questions = distinct(probes)
     names = [arm.name for arm in arms]
-    if not arms or not questions or len(set(names)) != len(names):
+    if not arms or not (questions or sessions) or len(set(names)) != len(names):
         raise UsageError(
             "an audit needs arms of different names and at least one probe; "
             f"got arms {names} and {len(questions)} probes"
@@ -91,15 +92,24 @@ def run(
     _manifest(report.run_id, arms, canaries, facts or {}, tracing)
     answered = resume.answered if resume else frozenset()
     for arm in arms:
-        asked = [probe for probe in questions if (arm.name, probe.probe_id) not in answered]
-        report.skipped += len(questions) - len(asked)
+        wanted = arm.gets(questions)
+        asked = [probe for probe in wanted if (arm.name, probe.probe_id) not in answered]
+        report.skipped += len(wanted) - len(asked)
+        turns = pieces(asked, mode, f"{report.run_id}/{arm.name}") + [
+            Piece(session(), f"{report.run_id}/{arm.name}/{n}" if mode == "multi_turn" else None)
+            for n, session in enumerate(sessions)
+        ]
         with defend(*arm.defenses):
-            _ask_all(app, arm.name, asked, report, step, concurrency)
+            Asking(app, arm.name, report, step).all(turns, concurrency)
     tracing.flush()
     return report
 
 
-def _distinct(probes: Iterable[Probe]) -> list[Probe]:
+def distinct(probes: Iterable[Probe]) -> list[Probe]:
+    """Each probe once, by its id.
+
+    :raises UsageError: two different ones of one id.
+    """
     found: dict[str, Probe] = {}
     for probe in probes:
         if found.setdefault(probe.probe_id, probe) != probe:
@@ -123,65 +133,6 @@ def done(db: duckdb.DuckDBPyConnection, run_id: str) -> Done:
         "SELECT DISTINCT arm, probe_id FROM probes WHERE run_id = ? AND status <> 'ERROR'", [run_id]
     ).fetchall()
     return Done(run_id, frozenset((arm, probe) for arm, probe in rows))
-
-
-def _ask_all(
-    app: Callable[[str], Any],
-    arm: str,
-    probes: Sequence[Probe],
-    report: AuditReport,
-    step: Callable[[str], None],
-    concurrency: int,
-) -> None:
-    """One arm's requests, ``concurrency`` at a time."""
-    told = Lock()
-
-    def note(probe: Probe, error: Exception | None) -> None:
-        with told:
-            report.asked += 1
-            if error is not None:
-                _log.debug("probe %s failed in arm %s", probe.probe_id, arm, exc_info=error)
-                report.failures.append(f"{arm}/{probe.probe_id}: {type(error).__name__}: {error}")
-            step(arm)
-
-    def ask(probe: Probe) -> None:
-        try:
-            with probing(report.run_id, arm, probe):
-                app(probe.query)
-        except Exception as error:
-            note(probe, error)
-        else:
-            note(probe, None)
-
-    async def ask_async(probe: Probe, turn: asyncio.Semaphore) -> None:
-        try:
-            async with turn:
-                with probing(report.run_id, arm, probe):
-                    await app(probe.query)
-        except Exception as error:
-            note(probe, error)
-        else:
-            note(probe, None)
-
-    async def ask_together() -> None:
-        turn = asyncio.Semaphore(concurrency)
-        async with asyncio.TaskGroup() as group:
-            for probe in probes:
-                group.create_task(ask_async(probe, turn))
-
-    if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(type(app).__call__):
-        asyncio.run(ask_together())
-    elif concurrency == 1:
-        for probe in probes:
-            ask(probe)
-    else:
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="ragtrace-audit") as pool:
-            try:
-                for waited in [pool.submit(copy_context().run, ask, probe) for probe in probes]:
-                    waited.result()
-            except BaseException:  # interrupted: what has not begun is not asked
-                pool.shutdown(cancel_futures=True)
-                raise
 
 
 def _manifest(

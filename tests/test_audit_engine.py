@@ -176,3 +176,67 @@ def test_bad_input(tracing: Any) -> None:
         audit.run(print, ARMS, twins, tracing=tracing)
     with pytest.raises(UsageError, match="at least one probe"):
         audit.run(print, ARMS, [], tracing=tracing)
+
+
+def test_an_attacker_who_adapts_sees_each_answer_and_begins_anew_in_every_arm(tmp_path: Path, tracing: Any) -> None:
+    chain = lcel()
+    seen: list[str | None] = []
+
+    def session() -> Any:
+        answer = yield Probe("a/1", "adaptive", "one")
+        seen.append(answer)
+        answer = yield Probe("a/2", "adaptive", f"two after {len(answer or '')}")
+        seen.append(answer)
+
+    def app(query: str) -> Any:
+        if query == "one" and len(seen) == 2:
+            raise ValueError("no answer")
+        return chain.invoke(query)
+
+    report = audit.run(app, ARMS, [], tracing=tracing, sessions=[session])
+    assert report.asked == 4
+    assert seen[0] and seen[0].endswith("one")
+    assert seen[2] is None, "a failed request has no answer, and the attacker goes on"
+    rows = asked(tmp_path, "SELECT arm, query FROM probes WHERE probe_id = 'a/2' ORDER BY arm")
+    assert rows == [("none", f"two after {len(seen[0])}"), ("other", "two after 0")]
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_many_turns_are_one_conversation_a_seed_and_attack(tracing: Any, concurrency: int) -> None:
+    from ragtrace.record.scope import conversation_id
+
+    talks: dict[str, set[str | None]] = {}
+    order: list[str] = []
+
+    def app(query: str) -> None:
+        talks.setdefault(query.split()[0], set()).add(conversation_id())
+        order.append(query)
+
+    sent = [Probe(f"{a}-{i}", a, f"{a} {i}") for i in range(3) for a in ("canary", "benign")]
+    audit.run(app, ARMS[:1], sent, tracing=tracing, concurrency=concurrency, mode="multi_turn")
+    assert {len(ids) for ids in talks.values()} == {1}
+    assert talks["canary"] != talks["benign"]
+    assert [q for q in order if q.startswith("canary")] == ["canary 0", "canary 1", "canary 2"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ("plain", "plain"),
+        ({"answer": "a", "context": []}, "a"),
+        ({"messages": ["first", "last"]}, "last"),
+        ({"other": 1}, None),
+        ({"messages": []}, None),
+        (None, None),
+        (3, None),
+    ],
+)
+def test_the_text_of_an_answer(answer: Any, text: str | None) -> None:
+    from langchain_core.messages import AIMessage
+    from llama_index.core.base.response.schema import Response
+
+    from ragtrace.asking import text_of
+
+    assert text_of(answer) == text
+    assert text_of(AIMessage("said")) == "said"
+    assert text_of(Response("told")) == "told"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -40,4 +40,17 @@ class Attack(Protocol):
 
     def probes(self, corpus: Corpus, seed: int) -> Iterable[Probe]:
         """The queries to send, each with its ground truth. The same seed gives the same probes."""
+        ...
+
+
+class AdaptiveAttack(Protocol):
+    """An attacker who adapts: each query follows from the answers before it, within a budget of queries."""
+
+    name: str
+    card: Card
+
+    def session(self, corpus: Corpus, seed: int) -> Generator[Probe, str | None, None]:
+        """Yields a probe and is sent its answer, ``None`` where there was none. The same seed and the same answers give
+        the same probes; the ``n``-th has the same id in every arm.
+        """
         ...
