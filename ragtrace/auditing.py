@@ -1,0 +1,85 @@
+"""An audit from its file to its report: every seed's corpus, every arm, the three witnesses, scores."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ragtrace import audit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ragtrace.audit_file import AuditFile
+    from ragtrace.types import Corpus, Probe
+
+
+class _Round(NamedTuple):
+    """What is asked with one seed."""
+
+    seed: int
+    corpus: Corpus
+    probes: list[Probe]
+    sessions: list[audit.Session]
+    requests: int
+
+
+def _round(file: AuditFile, seed: int) -> _Round:
+    corpus = file.corpus(seed)
+    adaptive: list[Any] = [attack for attack in file.attacks if hasattr(attack, "session")]
+    probes = audit.distinct(p for a in file.attacks if hasattr(a, "probes") for p in a.probes(corpus, seed))
+    sessions = [partial(attack.session, corpus, seed) for attack in adaptive]
+    budget = len(file.arms) * sum(getattr(attack, "budget", 0) for attack in adaptive)
+    return _Round(seed, corpus, probes, sessions, budget + sum(len(arm.gets(probes)) for arm in file.arms))
+
+
+def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str | None:
+    """Runs the audit into its database and prints verdicts and results; returns the run's id.
+
+    :param dry_run: only say how much would be asked; nothing is imported or written then.
+    """
+    from rich.progress import Progress
+
+    import ragtrace
+    from ragtrace.inventory import inventory
+    from ragtrace.inventory.battery import battery
+    from ragtrace.report import terminal
+    from ragtrace.score import score
+    from ragtrace.store import open as open_store
+
+    drawn = [_round(file, seed) for seed in file.seeds]
+    requests = sum(one.requests for one in drawn)
+    console.print(f"{len(file.arms)} arms, {len(file.seeds)} seeds: at most {requests} requests to {file.app}")
+    if dry_run:
+        return None
+    tracing = ragtrace.setup(file.db, capture=file.capture)
+    run = f"run-{uuid.uuid4().hex[:12]}"
+    asked, failures = 0, list[str]()
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("requests", total=requests)
+        for one in drawn:
+            report = audit.run(
+                file.ask(one.corpus.members), file.arms, one.probes, sessions=one.sessions, mode=file.mode,
+                tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | {"seed": one.seed},
+                step=lambda _: progress.advance(bar), concurrency=file.concurrency,
+                resume=audit.Done(run, frozenset()),
+            )  # fmt: skip
+            asked += report.asked
+            failures += report.failures
+            if not console.is_terminal:
+                console.print(f"seed {one.seed}: {report.asked} requests, {len(report.failures)} failed")
+    tracing.shutdown()
+    with open_store(file.db) as db:
+        found = {d.name: d for d in file.defenses}.values()
+        audit.store_inventory(db, inventory(*found))
+        audit.store_battery(db, battery(*found))
+        score(db, run)
+        terminal.verdicts(db, console)
+        terminal.results(db, console, run)
+    for failure in failures[:20]:
+        console.print(f"failed: {terminal.harmless(failure)}")
+    if len(failures) > 20:
+        console.print(f"failed: {len(failures) - 20} more, in the view probes with status ERROR")
+    console.print(f"{asked} requests, {len(failures)} failed. Traces: {file.db}, run {run}")
+    return run
