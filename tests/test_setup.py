@@ -246,8 +246,8 @@ def test_a_framework_imported_after_the_end_is_left_alone(tmp_path: Path, monkey
 def test_what_ended_some_seconds_ago_is_on_disk_though_the_process_is_killed(tmp_path: Path) -> None:
     code = f"""
 import os, pathlib, time
-from ragtrace.record import setup
-setup._FLUSH_EVERY_MS = 300
+from ragtrace.record import queueing
+queueing.FLUSH_EVERY_MS = 300
 {_APP.format(before="")}
 deadline = time.time() + 10
 while not list(pathlib.Path(".").glob("*.spool/*.parquet")) and time.time() < deadline:
@@ -271,5 +271,5 @@ if child == 0:
 os.waitpid(child, 0)
 """
     _run(code, tmp_path)
-    assert len({p.name.split("-")[1] for p in (tmp_path / "t.duckdb.spool").iterdir()}) == 2
+    assert len({p.name.split("-")[1] for p in (tmp_path / "t.duckdb.spool").glob("*.parquet")}) == 2
     assert _names(tmp_path / "t.duckdb") == {"child", "parent"}

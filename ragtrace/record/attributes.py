@@ -51,7 +51,9 @@ IN_PROMPT: Final = "ragtrace.documents.in_prompt"  # JSON list: of, id, start, r
 BUFFERED: Final = "ragtrace.buffered"  # a response defense read the whole stream before its first token left
 MEAN_LOGPROB: Final = "ragtrace.mean_logprob"  # mean log-probability (natural log) of the response's tokens
 LOGPROB_TOKENS: Final = "ragtrace.logprob_tokens"  # how many tokens it is the mean of
-FIRST_TOKEN: Final = "ragtrace.first_token"  # in audits: JSON list of the first token's candidates: [text, logprob]  # noqa: S105
+# in audits that keep text: JSON list of the first token's candidates, [text, logprob], most likely first, at most 20;
+# the model's own, before any response defense: one that changes the answer does not change them
+FIRST_TOKEN: Final = "ragtrace.first_token"  # noqa: S105
 RESPONSE_HASH: Final = "ragtrace.response.hash"
 
 # ours, on the span that an audit emits once a run

@@ -230,12 +230,28 @@ class Generation(_Stage):
             )
         )
 
+    @property
+    def probed(self) -> bool:
+        """Whether an audit asks here and may keep text: only then is the first token worth looking at."""
+        return self.recording and self.scope.truth is not None and self.recorder.capture.keeps_text
+
     def measured(
-        self, logprobs: Sequence[float], input_tokens: int | None, output_tokens: int | None, model: str | None
+        self,
+        logprobs: Sequence[float],
+        input_tokens: int | None,
+        output_tokens: int | None,
+        model: str | None,
+        first_token: Sequence[tuple[str, float]] = (),
     ) -> None:
-        """Writes the mean and count of the response's token log-probabilities (natural log), and the usage."""
+        """Writes the mean and count of the response's token log-probabilities (natural log), and the usage.
+
+        :param first_token: candidates for the answer's first token, most likely first; written where :attr:`probed`.
+        """
         if not self.recording:
             return
+        if first_token and self.probed:
+            text = self.recorder.capture.text
+            self.span.set_attribute(a.FIRST_TOKEN, dumps([[text(token), logprob] for token, logprob in first_token]))
         if logprobs:
             self.span.set_attribute(a.MEAN_LOGPROB, sum(logprobs) / len(logprobs))
             self.span.set_attribute(a.LOGPROB_TOKENS, len(logprobs))

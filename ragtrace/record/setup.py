@@ -17,39 +17,41 @@ import wrapt
 from opentelemetry import trace
 from opentelemetry.sdk.environment_variables import OTEL_SDK_DISABLED
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from ragtrace.defense import Defense, checked
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
 from ragtrace.record import handles
 from ragtrace.record.capture import Capture, Mode
+from ragtrace.record.queueing import SpoolProcessor
 from ragtrace.record.spans import Recorder
-from ragtrace.record.spool import SpoolExporter
+from ragtrace.record.spool import LIMIT, SpoolExporter
 
 _log = logging.getLogger("ragtrace")
-_FLUSH_EVERY_MS = 5_000  # what ended ten seconds ago is on disk
+LEAST_LIMIT = 2**20
 _FRAMEWORKS = {"ragtrace_langchain": "langchain_core", "ragtrace_llama_index": "llama_index.core"}
 
 
 class Tracing:
     """What :func:`setup` has installed. Where ``OTEL_SDK_DISABLED`` is set, that is the defenses alone."""
 
-    def __init__(self, database: Path, policy: Capture, defenses: tuple[Defense, ...]) -> None:
+    def __init__(
+        self, database: Path, policy: Capture, defenses: tuple[Defense, ...], spool_limit: int | None = LIMIT
+    ) -> None:
         self.database = database
         self.capture = policy.mode
         self._policy = policy
         self._over = False
         self.instrumentors: list[Any] = []
-        self._processor: BatchSpanProcessor | None = None
+        self._processor: SpoolProcessor | None = None
         if _disabled():
             self.provider = TracerProvider(shutdown_on_exit=False)  # its tracers make no spans
         else:
             if policy.mode != "full":
                 policy.key = _digest_key(database)
-            exporter = SpoolExporter(database, policy.mode)
-            self._processor = BatchSpanProcessor(exporter, schedule_delay_millis=_FLUSH_EVERY_MS)
             self.provider = _provider()
+            service = str(self.provider.resource.attributes.get("service.name", ""))
+            self._processor = SpoolProcessor(SpoolExporter(database, policy.mode, spool_limit), service)
             self.provider.add_span_processor(self._processor)
             atexit.register(self._processor.force_flush)  # the app's own provider may have been told not to
         self._recorder = Recorder(self.provider.get_tracer(a.SCOPE), "none", policy, defenses)
@@ -81,7 +83,7 @@ class Tracing:
             instrumentor.uninstrument()
         handles.finish(self._recorder)
         if self._processor is not None:
-            self._processor.shutdown()  # type: ignore[no-untyped-call]
+            self._processor.shutdown()
             atexit.unregister(self._processor.force_flush)
         _installed.pop(self.database, None)
 
@@ -94,6 +96,7 @@ def setup(
     *,
     capture: Mode = "digest",
     defenses: tuple[Defense, ...] | list[Defense] = (),
+    spool_limit: int | None = LIMIT,
 ) -> Tracing:
     """Starts tracing into the spool of ``database`` and instruments every framework, when the app imports it.
 
@@ -102,8 +105,10 @@ def setup(
     database it changes nothing. The database itself is never opened by this process.
 
     :param capture: what may be stored of texts: ``full``, ``masked``, ``digest`` (default) or ``none``.
+    :param spool_limit: bytes that segments may take on disk until somebody merges them; beyond, the oldest go, and are
+        counted in the view ``losses``. ``None``: no limit.
     :raises UsageError: an unknown ``capture``, or another one than this process already records with;
-        something among ``defenses`` that is no :class:`Defense`.
+        something among ``defenses`` that is no :class:`Defense`; a limit below a megabyte.
     """
     path = Path(database).expanduser().absolute()
     if path in _installed:
@@ -114,9 +119,13 @@ def setup(
                 f"capture={capture!r} for {path}, but this process already records with capture={other.capture!r} for "
                 f"{other.database}, and each text is taken once; use the same mode, or shutdown() that one first"
             )
+    if spool_limit is not None and (type(spool_limit) is not int or spool_limit < LEAST_LIMIT):
+        raise UsageError(
+            f"spool_limit is {spool_limit!r}; expected bytes, at least {LEAST_LIMIT}, or None for no limit"
+        )
     standing = checked(defenses, "setup(defenses=…)")
     policy = Capture(capture)
-    tracing = Tracing(path, policy, standing)
+    tracing = Tracing(path, policy, standing, spool_limit)
     _installed[path] = tracing
     for entry in entry_points(group="opentelemetry_instrumentor"):
         if (framework := _FRAMEWORKS.get(entry.name)) is not None:

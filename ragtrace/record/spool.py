@@ -28,6 +28,8 @@ _log = logging.getLogger("ragtrace")
 SUFFIX = ".parquet"
 FORMAT_KEY = b"ragtrace.segment"
 FORMAT = b"1"
+LIMIT = 4 * 2**30
+"""Bytes that a spool may hold unless it is told otherwise."""
 
 
 def spool_of(database: str | Path) -> Path:
@@ -40,12 +42,20 @@ class SpoolExporter(SpanExporter):
     """Writes each batch as one segment: temporary name, fsync, rename. Files are 0600, the folder 0700.
 
     ``capture`` also covers spans that are not ours: where it keeps no raw text, their strings are dropped.
+
+    :param limit: bytes that the spool may hold; beyond it the oldest segments go, so that an app whose traces nobody
+        fetches does not fill its disk. ``None``: no limit.
     """
 
-    def __init__(self, database: str | Path, capture: Mode = "digest") -> None:
+    def __init__(self, database: str | Path, capture: Mode = "digest", limit: int | None = LIMIT) -> None:
         self.folder = spool_of(Path(database).expanduser().absolute())
+        self.limit = limit
+        self.process = uuid.uuid4().hex[:8]
         self._keeps_foreign_text = capture == "full"
         self._lost = 0
+        self._removed = 0
+        self._number = 0
+        self._until_look = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Writes one segment. A failure is logged (of a row of them, the first), never raised."""
@@ -56,10 +66,39 @@ class SpoolExporter(SpanExporter):
                 _log.warning("ragtrace cannot write to %s: spans are lost until it can", self.folder, exc_info=True)
             self._lost += len(spans)
             return SpanExportResult.FAILURE
+        with suppress(Exception):  # what was written stays written
+            self._keep_limit()
         if self._lost:
             _log.warning("ragtrace writes to %s again; %d spans were lost", self.folder, self._lost)
             self._lost = 0
         return SpanExportResult.SUCCESS
+
+    def removed(self) -> int:
+        """Spans in segments that were removed since the last call, to keep the limit."""
+        removed, self._removed = self._removed, 0
+        return removed
+
+    def _keep_limit(self) -> None:
+        """Removes the oldest segments, whoever wrote them; looks at the folder after every so many bytes only."""
+        if self.limit is None or self._until_look > 0:
+            return
+        found = []
+        for entry in os.scandir(self.folder):
+            if entry.name.endswith(SUFFIX):
+                with suppress(OSError):  # another worker, or the merge, may remove it at the same time
+                    found.append((entry.name, entry.stat().st_size))
+        found.sort()
+        total = sum(size for _, size in found)
+        for name, size in found:
+            if total <= self.limit:
+                break
+            segment = self.folder / name
+            with suppress(OSError, pa.ArrowException):
+                spans = pq.read_metadata(segment).num_rows
+                segment.unlink()
+                self._removed += spans
+            total -= size
+        self._until_look = max((self.limit - total) // 8, self.limit // 64)
 
     def _row(self, span: ReadableSpan) -> dict[str, Any]:
         context, scope = span.get_span_context(), span.instrumentation_scope
@@ -87,7 +126,8 @@ class SpoolExporter(SpanExporter):
     def _write(self, rows: list[dict[str, Any]]) -> None:
         table = pa.Table.from_pylist(rows, schema=segment_schema())
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._number += 1
+        name = f"{time.time_ns():020d}-{os.getpid()}-{self.process}-{self._number}"
         temporary = self.folder / f".{name}.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -95,6 +135,7 @@ class SpoolExporter(SpanExporter):
                 pq.write_table(table, file, compression="zstd", write_page_checksum=True)
                 file.flush()
                 os.fsync(file.fileno())
+                self._until_look -= file.tell()
             temporary.rename(self.folder / (name + SUFFIX))
         except BaseException:
             with suppress(OSError):

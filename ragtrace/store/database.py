@@ -16,6 +16,7 @@ import duckdb
 
 from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
+from ragtrace.store.losses import take_losses
 from ragtrace.store.merge import merge
 
 SCHEMA_VERSION = 1
@@ -37,6 +38,7 @@ def open(database: str | Path = "traces.duckdb") -> duckdb.DuckDBPyConnection:
         try:
             _prepare(connection, path)
             merge(connection, path)
+            take_losses(connection, path)
         except BaseException:
             connection.close()
             raise

@@ -19,6 +19,8 @@ CREATE TABLE IF NOT EXISTS span_data (
     dialect VARCHAR, framework VARCHAR, path VARCHAR, run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, stage VARCHAR,
     nested BOOLEAN, declared VARCHAR, effects VARCHAR, attributes JSON, events JSON, resource JSON
 );
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS duplicate_of VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS asked VARCHAR;
 COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
 COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
 COMMENT ON COLUMN span_data.span_id IS 'Span id, 16 hex digits.';
@@ -31,19 +33,21 @@ COMMENT ON COLUMN span_data.status IS 'OK, ERROR or UNSET.';
 COMMENT ON COLUMN span_data.status_message IS 'Description of the status, where it may be kept.';
 COMMENT ON COLUMN span_data.service IS 'Resource attribute service.name.';
 COMMENT ON COLUMN span_data.scope IS 'Instrumentation scope (tracer name).';
-COMMENT ON COLUMN span_data.dialect IS 'Whose attribute names these are: ragtrace, or otel for the app''s own spans.';
+COMMENT ON COLUMN span_data.dialect IS 'Whose attribute names these are: ragtrace, another instrumentation''s, or otel where nobody knows them.';
 COMMENT ON COLUMN span_data.framework IS 'Taken out of the attributes, as all down to effects, so that no view has to parse texts for it.';
 COMMENT ON COLUMN span_data.path IS 'How the pipeline was called: invoke, ainvoke, stream, astream, batch, abatch.';
 COMMENT ON COLUMN span_data.run_id IS 'Audit run, where there is one.';
 COMMENT ON COLUMN span_data.probe_id IS 'Probe, the same in every arm.';
 COMMENT ON COLUMN span_data.arm IS 'Which defenses were on.';
-COMMENT ON COLUMN span_data.stage IS 'retrieval, context, generation; NULL for other spans.';
+COMMENT ON COLUMN span_data.stage IS 'retrieval, context, generation; defense for what may be one; NULL for other spans.';
 COMMENT ON COLUMN span_data.nested IS 'The stage runs inside another one, so it crosses no hook.';
 COMMENT ON COLUMN span_data.declared IS 'On the root of a request: JSON object, defense to the hooks it claims.';
 COMMENT ON COLUMN span_data.effects IS 'JSON list: what each run of a defense did here.';
 COMMENT ON COLUMN span_data.attributes IS 'Span attributes, one JSON object.';
 COMMENT ON COLUMN span_data.events IS 'Span events, one JSON list.';
 COMMENT ON COLUMN span_data.resource IS 'Resource attributes, one JSON object.';
+COMMENT ON COLUMN span_data.duplicate_of IS 'Span id of the span that tells the same call and more of it; that one is shown.';
+COMMENT ON COLUMN span_data.asked IS 'On a model call of another instrumentation: the only retrieval query of its trace.';
 
 CREATE TABLE IF NOT EXISTS entity_data (
     trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR
@@ -125,3 +129,37 @@ COMMENT ON COLUMN battery_data.error IS 'The first error.';
 COMMENT ON COLUMN battery_data.deterministic IS 'Whether a second process gave the same; NULL where that could not be told.';
 COMMENT ON COLUMN battery_data.stateful IS 'Whether a second turn on the same instance gave something else; NULL where that could not be told.';
 COMMENT ON COLUMN battery_data.seconds IS 'Mean time of one call.';
+
+CREATE TABLE IF NOT EXISTS likelihood_data (
+    run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, kind VARCHAR, variant INTEGER, model VARCHAR, text_chars BIGINT,
+    logprobs FLOAT[], mu FLOAT[], sigma FLOAT[], note VARCHAR
+);
+COMMENT ON TABLE likelihood_data IS 'What a language model says of the targets'' own tokens; no text.';
+COMMENT ON COLUMN likelihood_data.run_id IS 'Audit run.';
+COMMENT ON COLUMN likelihood_data.probe_id IS 'Probe, the same in every arm.';
+COMMENT ON COLUMN likelihood_data.arm IS 'Which defenses were on; NULL where the text stands alone, which is the same in all arms.';
+COMMENT ON COLUMN likelihood_data.kind IS 'context, neighbour, prefixed: after the prompt that the app''s model was given; alone, neighbour_alone, prefixed_alone: without it.';
+COMMENT ON COLUMN likelihood_data.variant IS 'Number of the changed version of the target (neighbour); else 0.';
+COMMENT ON COLUMN likelihood_data.model IS 'Model that was asked, and how.';
+COMMENT ON COLUMN likelihood_data.text_chars IS 'Length of the scored text, in characters.';
+COMMENT ON COLUMN likelihood_data.logprobs IS 'Log-probability (natural logarithm) of each token; empty where nothing could be scored (the note says why).';
+COMMENT ON COLUMN likelihood_data.mu IS 'Mean log-probability of a token drawn from the model''s own distribution at that place; empty for neighbours and prefixed.';
+COMMENT ON COLUMN likelihood_data.sigma IS 'Its standard deviation.';
+COMMENT ON COLUMN likelihood_data.note IS 'What was cut from the left of the prompt, or why there are no tokens.';
+
+CREATE TABLE IF NOT EXISTS loss_data (
+    process VARCHAR, pid BIGINT, service VARCHAR, started_ns BIGINT, seen_at TIMESTAMP, alive BOOLEAN,
+    ended BIGINT, written BIGINT, dropped BIGINT, failed BIGINT, rotated BIGINT
+);
+COMMENT ON TABLE loss_data IS 'What became of the spans of each process that wrote into the spool.';
+COMMENT ON COLUMN loss_data.process IS 'The process, as in the names of its segments.';
+COMMENT ON COLUMN loss_data.pid IS 'Its process id.';
+COMMENT ON COLUMN loss_data.service IS 'Its service.name.';
+COMMENT ON COLUMN loss_data.started_ns IS 'When it began to record, nanoseconds since 1970 (UTC).';
+COMMENT ON COLUMN loss_data.seen_at IS 'When these numbers were read (UTC).';
+COMMENT ON COLUMN loss_data.alive IS 'Whether it was still running then.';
+COMMENT ON COLUMN loss_data.ended IS 'Spans that ended there.';
+COMMENT ON COLUMN loss_data.written IS 'Of these, in segments.';
+COMMENT ON COLUMN loss_data.dropped IS 'Of these, dropped because too many waited.';
+COMMENT ON COLUMN loss_data.failed IS 'Of these, not written because the disk refused.';
+COMMENT ON COLUMN loss_data.rotated IS 'Of the written ones, removed before anybody merged them, to keep the spool''s limit.';
