@@ -203,3 +203,20 @@ def test_a_queue_size_that_is_no_number_is_the_default(monkeypatch: Any) -> None
     for value in ("many", "0", "-5"):
         monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", value)
         assert queueing._queue_size() == queueing.QUEUE
+
+
+def test_an_exporter_that_raises_blocks_no_queue(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
+
+    def raises(*_: Any) -> None:
+        raise RuntimeError("no")
+
+    tracing = ragtrace.setup(tmp_path / "t.duckdb")
+    with monkeypatch.context() as patch:
+        patch.setattr(SpoolExporter, "export", raises)
+        for _ in range(3):
+            spans(tracing, 4)
+            tracing.flush()
+    spans(tracing, 2)
+    tracing.shutdown()
+    assert losses(tmp_path / "t.duckdb") == [(14, 2, 0, 12, 0, 0, 0, 12, False)]

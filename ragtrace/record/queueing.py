@@ -108,8 +108,11 @@ class _Counting(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """The exporter's own."""
-        result = self._exporter.export(spans)
-        self._processor.left(len(spans), "written" if result is SpanExportResult.SUCCESS else "failed")
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._exporter.export(spans)
+        finally:
+            self._processor.left(len(spans), "written" if result is SpanExportResult.SUCCESS else "failed")
         if removed := self._exporter.removed():
             self._processor.count("rotated", removed)
         return result
