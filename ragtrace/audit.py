@@ -21,7 +21,10 @@ from ragtrace.record.capture import dumps
 from ragtrace.types import Canary, Probe
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     import duckdb
+    from opentelemetry.trace import Span
 
     from ragtrace.inventory import DefenseFinding
     from ragtrace.inventory.battery import Battery
@@ -73,8 +76,8 @@ def run(
     :param facts: what else belongs into the run's manifest (corpus, model, parameters).
     :param step: called after each request with the arm's name, for progress; never by two threads at once.
     :param concurrency: requests under way at a time, ≥ 1. With more than one, ``app`` must bear threads.
-    :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again. Sessions are
-        gone through again, since each query follows from the answers before it.
+    :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again. A session that
+        did not come to its end is gone through again, since each query follows from the answers before it.
     :param mode: ``multi_turn`` puts an attack's probes of one seed into one conversation, in order and one at a time:
         a defense with a budget spends it over them.
     :raises UsageError: no arms, two arms of one name, no probes, two probes of one id, or a concurrency below 1.
@@ -92,15 +95,18 @@ def run(
     _manifest(report.run_id, arms, canaries, facts or {}, tracing)
     answered = resume.answered if resume else frozenset()
     for arm in arms:
+        begun = [] if resume and arm.name in resume.finished else list(sessions)
         wanted = arm.gets(questions)
         asked = [probe for probe in wanted if (arm.name, probe.probe_id) not in answered]
         report.skipped += len(wanted) - len(asked)
         turns = pieces(asked, mode, f"{report.run_id}/{arm.name}") + [
             Piece(session(), f"{report.run_id}/{arm.name}/{n}" if mode == "multi_turn" else None)
-            for n, session in enumerate(sessions)
+            for n, session in enumerate(begun)
         ]
         with defend(*arm.defenses):
             Asking(app, arm.name, report, step).all(turns, concurrency)
+        with _span(tracing, "arm") as span:
+            span.set_attributes({a.RUN_ID: report.run_id, a.ARM: arm.name, a.ARM_DONE: True})
     tracing.flush()
     return report
 
@@ -121,10 +127,11 @@ def distinct(probes: Iterable[Probe]) -> list[Probe]:
 
 
 class Done(NamedTuple):
-    """What a run has answers for: (arm, probe id)."""
+    """What a run has answers for: (arm, probe id); ``finished`` are the arms that came to their end."""
 
     run_id: str
-    answered: frozenset[tuple[str, str]]
+    answered: frozenset[tuple[str, str]] = frozenset()
+    finished: frozenset[str] = frozenset()
 
 
 def done(db: duckdb.DuckDBPyConnection, run_id: str) -> Done:
@@ -132,7 +139,14 @@ def done(db: duckdb.DuckDBPyConnection, run_id: str) -> Done:
     rows = db.execute(
         "SELECT DISTINCT arm, probe_id FROM probes WHERE run_id = ? AND status <> 'ERROR'", [run_id]
     ).fetchall()
-    return Done(run_id, frozenset((arm, probe) for arm, probe in rows))
+    ended = db.execute(
+        "SELECT DISTINCT arm FROM own_spans WHERE run_id = ? AND attributes->>'ragtrace.arm.done' = 'true'", [run_id]
+    ).fetchall()
+    return Done(run_id, frozenset((arm, probe) for arm, probe in rows), frozenset(arm for (arm,) in ended))
+
+
+def _span(tracing: Tracing, name: str) -> AbstractContextManager[Span]:
+    return trace.get_tracer(a.SCOPE, tracer_provider=tracing.provider).start_as_current_span(name)
 
 
 def _manifest(
@@ -143,7 +157,7 @@ def _manifest(
         "constants": {arm.name: sorted(set().union(*(d.constants() for d in arm.defenses))) for arm in arms},
         "canaries": [asdict(c) for c in canaries],
     }
-    with trace.get_tracer(a.SCOPE, tracer_provider=tracing.provider).start_as_current_span("run") as span:
+    with _span(tracing, "run") as span:
         span.set_attributes({a.RUN_ID: run_id, a.RUN: dumps(manifest), a.CAPTURE: tracing.capture})
 
 

@@ -29,7 +29,7 @@ def _round(file: AuditFile, seed: int) -> _Round:
     corpus = file.corpus(seed)
     adaptive: list[Any] = [attack for attack in file.attacks if hasattr(attack, "session")]
     probes = audit.distinct(p for a in file.attacks if hasattr(a, "probes") for p in a.probes(corpus, seed))
-    sessions = [partial(attack.session, corpus, seed) for attack in adaptive]
+    sessions: list[audit.Session] = [partial(attack.session, corpus, seed) for attack in adaptive]
     budget = len(file.arms) * sum(getattr(attack, "budget", 0) for attack in adaptive)
     return _Round(seed, corpus, probes, sessions, budget + sum(len(arm.gets(probes)) for arm in file.arms))
 
@@ -63,7 +63,7 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
                 file.ask(one.corpus.members), file.arms, one.probes, sessions=one.sessions, mode=file.mode,
                 tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | {"seed": one.seed},
                 step=lambda _: progress.advance(bar), concurrency=file.concurrency,
-                resume=audit.Done(run, frozenset()),
+                resume=audit.Done(run),
             )  # fmt: skip
             asked += report.asked
             failures += report.failures

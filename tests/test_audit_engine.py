@@ -240,3 +240,30 @@ def test_the_text_of_an_answer(answer: Any, text: str | None) -> None:
     assert text_of(answer) == text
     assert text_of(AIMessage("said")) == "said"
     assert text_of(Response("told")) == "told"
+
+
+def test_a_session_that_came_to_its_end_is_not_begun_again(tmp_path: Path, tracing: Any) -> None:
+    chain = lcel()
+    begun: list[int] = []
+
+    def session() -> Any:
+        begun.append(1)
+        yield Probe("a/1", "adaptive", "one")
+        yield Probe("a/2", "adaptive", "two")
+
+    def until_the_second_arm(query: str) -> str:
+        if len(begun) == 2 and query == "two":
+            raise KeyboardInterrupt
+        return chain.invoke(query)
+
+    with pytest.raises(KeyboardInterrupt):
+        audit.run(until_the_second_arm, ARMS, [], tracing=tracing, sessions=[session])
+    tracing.flush()
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        ((run,),) = db.execute("SELECT DISTINCT run_id FROM probes").fetchall()
+        before = audit.done(db, run)
+    assert before.finished == {"none"}
+    report = audit.run(chain.invoke, ARMS, [], tracing=tracing, sessions=[session], resume=before)
+    assert (report.asked, len(begun)) == (2, 3)
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        assert audit.done(db, run).finished == {"none", "other"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import types
 from email import message_from_string
@@ -82,19 +83,32 @@ def test_near_duplicates_are_replaced_and_counted() -> None:
         split("x", 0, lambda count: [], 2, 1)
 
 
+def all_pairs(texts: list[str], threshold: float) -> set[int]:
+    """The definition, pair by pair."""
+    kept: list[int] = []
+    for i, text in enumerate(texts):
+        own = shingles(text)
+        jaccards = [len(own & s) / len(own | s) for s in (shingles(texts[j]) for j in kept)]
+        if not any(j >= threshold for j in jaccards):
+            kept.append(i)
+    return set(range(len(texts))) - set(kept)
+
+
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=9).map(" ".join), max_size=8), st.floats(0.1, 1))
 @settings(max_examples=150, deadline=None)
 def test_near_duplicates_equal_all_pairs(texts: list[str], threshold: float) -> None:
-    kept: list[int] = []
-    dropped = set()
-    for i, text in enumerate(texts):  # the definition, pair by pair
-        own = shingles(text)
-        jaccards = [len(own & s) / len(own | s) for s in (shingles(texts[j]) for j in kept)]
-        if any(j >= threshold for j in jaccards):
-            dropped.add(i)
-        else:
-            kept.append(i)
-    assert near_duplicates(texts, threshold=threshold) == dropped
+    assert near_duplicates(texts, threshold=threshold) == all_pairs(texts, threshold)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.6, 0.8, 0.95])
+def test_near_duplicates_of_texts_from_templates(threshold: float) -> None:
+    """Long texts that share some sentences with all and most with a few."""
+    rng = random.Random(5)
+    sentences = [" ".join(f"{rng.choice('abcdefgh')}{rng.randint(0, 9)}" for _ in range(8)) for _ in range(14)]
+    texts = [" ".join(s for s in sentences if rng.random() < 0.7) + f" {i} {i}x" for i in range(150)]
+    expected = all_pairs(texts, threshold)
+    assert near_duplicates(texts, threshold=threshold) == expected
+    assert 0 < len(expected) < 149
 
 
 def test_folder_scan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +129,12 @@ def test_folder_scan(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(plugins, "entry_points", lambda group: [Point(thing)])
         return plugins.scan("ragtrace.corpora", "CORPUS", "ragtrace.corpora")
 
-    assert set(offer(types.SimpleNamespace(name="new"))) == {"synthetic_email", "new"}
+    ours = set(offer(()))
+    assert ours >= {"nq", "pubmedqa", "synthetic_email", "triviaqa"}
+    assert set(offer(types.SimpleNamespace(name="new"))) == {*ours, "new"}
     for broken in (ImportError("no such module"), types.SimpleNamespace(name="synthetic_email"), object()):
         with pytest.warns(UserWarning, match="left out"):
-            assert set(offer(broken)) == {"synthetic_email"}
+            assert set(offer(broken)) == ours
     with pytest.raises(UsageError, match="has no NOTHING"):
         plugins.scan("ragtrace.corpora", "NOTHING", "ragtrace.corpora")
 

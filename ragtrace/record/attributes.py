@@ -57,4 +57,5 @@ FIRST_TOKEN: Final = "ragtrace.first_token"  # noqa: S105
 RESPONSE_HASH: Final = "ragtrace.response.hash"
 
 # ours, on the span that an audit emits once a run
+ARM_DONE: Final = "ragtrace.arm.done"  # true: every probe and session of this arm came to its end
 RUN: Final = "ragtrace.run"  # JSON object: canaries, corpus, model, arms
