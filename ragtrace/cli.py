@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ragtrace.errors import InputError, RagtraceError
+from ragtrace.errors import InputError, RagtraceError, UsageError
 
 app = typer.Typer(
     name="ragtrace",
@@ -66,20 +66,30 @@ def sql(
 
 @app.command("import")
 def import_(
-    paths: Annotated[list[Path], typer.Argument(help="Spool folders or segments.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Files or folders: our spool, OTLP, SDK JSON, Langfuse and Phoenix exports."),
+    ],
     db: Database = Path("traces.duckdb"),
 ) -> None:
-    """Merges spans from elsewhere into the database; the files are left where they are."""
-    from ragtrace.ingest.segments import segments_at
-    from ragtrace.store import add
+    """Brings spans from elsewhere into the database, each file whole or not at all; the files are left as they are."""
+    from rich.progress import track
+
+    from ragtrace.ingest.files import files_at
+    from ragtrace.store import import_files
     from ragtrace.store import open as open_store
 
-    found = segments_at(paths)
+    found = files_at(paths)
+    console = Console(stderr=True)
     with open_store(db) as connection:
-        report = add(connection, found)
-    typer.echo(f"{report.spans} spans from {report.segments} segments into {db}")
-    if report.skipped:
-        raise InputError(f"{len(report.skipped)} of {len(found)} segments could not be read; the rest is merged")
+        shown = track(found, "importing", console=console, transient=True, disable=not console.is_terminal)
+        report = import_files(connection, shown)
+    what = "files" if report.files or report.failed else "segments"
+    typer.echo(f"{report.spans} spans from {report.files + report.segments} {what} into {db}")
+    for message in report.failed:
+        typer.echo(_said(message), err=True, nl=False)
+    if lost := len(report.failed) + len(report.skipped):
+        raise InputError(f"{lost} of {len(found)} {what} could not be read; the rest is merged")
 
 
 @app.command()
@@ -172,6 +182,78 @@ def battery(
         capabilities.show(found, moves, advice, _console())
     if all(b.error for b in found):
         raise InputError("nothing could be fed to any target; the errors above say why")
+
+
+@app.command()
+def audit(
+    file: Annotated[Path | None, typer.Argument(help="AUDIT.toml; or say --app and the rest.")] = None,
+    app_: Annotated[str | None, typer.Option("--app", help="module:factory; the factory gets the documents.")] = None,
+    corpus: Annotated[str, typer.Option(help="What is indexed and asked about.")] = "synthetic_email",
+    members: Annotated[int, typer.Option(help="Documents indexed.")] = 50,
+    non_members: Annotated[int, typer.Option(help="Documents outside, for membership attacks.")] = 0,
+    canary: Annotated[list[str] | None, typer.Option(help="Canary family to plant; may be given again.")] = None,
+    attack: Annotated[list[str] | None, typer.Option(help="An attack; may be given again.")] = None,
+    defense: Annotated[
+        list[str] | None,
+        typer.Option(help="A defense, by name or module:Class: an arm of its own; may be given again."),
+    ] = None,
+    controls: Annotated[bool, typer.Option(help="Also the controls of membership attacks, as arms.")] = False,
+    seed: Annotated[list[int] | None, typer.Option(help="A seed; may be given again.")] = None,
+    concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
+    db: Database = Path("traces.duckdb"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+) -> None:
+    """Audits your own app: every arm of defenses × every probe × every seed, traced and scored."""
+    from ragtrace import audit_file
+    from ragtrace.auditing import conduct
+
+    if (file is None) == (app_ is None):
+        raise UsageError("expected either AUDIT.toml or --app module:factory")
+    if file is not None:
+        conduct(audit_file.read(file), _console(), dry_run=dry_run)
+        return
+    told: dict[str, object] = {
+        "app": app_, "db": str(db), "concurrency": concurrency, "controls": controls,
+        "corpus": {"name": corpus, "members": members, "non_members": non_members, "canaries": canary or []},
+        "attacks": {name: {} for name in attack or ["benign"]},
+        "arms": {"none": []} | {name.rpartition(":")[2]: [name] for name in defense or ()},
+    }  # fmt: skip
+    conduct(audit_file.made(told | ({"seeds": seed} if seed else {}), "the command line"), _console(), dry_run=dry_run)
+
+
+papers = typer.Typer(help="The papers' tables, for the model at hand.", no_args_is_help=True)
+app.add_typer(papers, name="papers")
+
+
+@papers.command()
+def s2mia(
+    out: Annotated[Path, typer.Option(help="Folder for traces, tables and plots; resumed if it is there.")] = Path(
+        "s2mia"
+    ),
+    size: Annotated[int, typer.Option(help="Targets of each kind in the reference set; the paper has 1,000.")] = 1000,
+    dataset: Annotated[list[str] | None, typer.Option(help="natural_questions, triviaqa; may be given again.")] = None,
+    retriever: Annotated[
+        list[str] | None, typer.Option(help="minilm, contriever, dpr, or any; may be given again.")
+    ] = None,
+    attack: Annotated[list[str] | None, typer.Option(help="An attack, 'paper' or 'all'; may be given again.")] = None,
+    defenses: Annotated[bool, typer.Option(help="Table 4 as well.")] = True,
+    model: Annotated[str, typer.Option(help="embedded, provider:model, or URL#model.")] = "embedded",
+    max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 48,
+    data: Annotated[Path | None, typer.Option(help="Folder with nq.jsonl and triviaqa.jsonl.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the split, the targets and the attacks.")] = 101,
+    concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+) -> None:
+    """Tables 1 to 4 of S²MIA (arXiv 2406.19234), the paper's values beside ours, and Figure 2."""
+    from ragtrace.papers import s2mia as paper
+
+    groups = {"paper": paper.PAPER_ATTACKS, "all": (*paper.PAPER_ATTACKS, *paper.NEWER_ATTACKS)}
+    attacks = dict.fromkeys(name for given in attack or ["paper"] for name in groups.get(given, (given,)))
+    design = paper.Design(
+        size=size, datasets=tuple(dataset or paper.Design.datasets), retrievers=tuple(retriever or ["minilm"]),
+        attacks=tuple(attacks), defenses=defenses, model=model, max_tokens=max_tokens, seed=seed,
+    )  # fmt: skip
+    paper.main(design, out, _console(), data=data, concurrency=concurrency, dry_run=dry_run)
 
 
 def main() -> None:

@@ -6,15 +6,18 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragtrace.attacks import load
+from ragtrace.attacks._targets import draw
+from ragtrace.attacks.base import Access
 from ragtrace.attacks.benign import BenignQueries
 from ragtrace.attacks.canary import CanaryAttack
-from ragtrace.attacks.s2mia import S2MIA, split
+from ragtrace.attacks.s2mia import INSTRUCTION, S2MIA, split
 from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import build
 from ragtrace.errors import InputError, UsageError
@@ -77,6 +80,54 @@ def test_s2mia_is_balanced_and_sends_the_beginning_only() -> None:
         sent, kept = split(probe.target_text)
         assert sent.strip() in probe.query and kept.strip() not in probe.query
     assert len(list(S2MIA().probes(CORPUS, 0))) == 40
+
+
+QA = [
+    Document(
+        f"who wrote book {i}\nAda Ree wrote it", f"q{i}", metadata={"question": f"who wrote book {i}", "answer": "x"}
+    )
+    for i in range(8)
+]
+PLAIN = [Document(f"plain text number {i} of six words", f"p{i}") for i in range(8)]
+
+
+@pytest.mark.parametrize("split, cut", [("auto", 16), ("question", 16), ("position", 17)])
+def test_questions_are_sent_as_questions(split: Any, cut: int) -> None:
+    text = QA[1].content
+    assert S2MIA(split=split).parts(QA[1]) == (text[:cut], text[cut:])  # the line's end is part of the beginning
+    (first, second) = S2MIA(split=split).probes(Corpus("c", 0, (QA[1],), (QA[2],)), 0)
+    assert {first.query, second.query} == {INSTRUCTION.format(f"who wrote book {i}") for i in (1, 2)}
+    assert S2MIA(split=split, fraction=0.3).parts(QA[1])[0] == ("who wrote " if split == "position" else text[:cut])
+
+
+def test_a_target_that_cannot_be_split_is_named() -> None:
+    def ask(document: Document, **options: Any) -> None:
+        list(S2MIA(**options).probes(Corpus("c", 0, (document,), (QA[0],)), 0))
+
+    for text, words in (("", "0 words"), ("  \n", "0 words"), ("one", "1 word;")):
+        with pytest.raises(InputError, match=rf"target 'odd\\x1b' has {words}.*leave this document out"):
+            ask(Document(text, "odd\x1b"))
+    question = {"question": "who?", "answer": "Ada"}
+    for document in (PLAIN[0], Document("Ada wrote it", "a", metadata=question)):
+        with pytest.raises(InputError, match=f"target '{document.id}' has no question to send"):
+            ask(document, split="question")
+        assert S2MIA().parts(document)[1].strip()  # by position
+    with pytest.raises(InputError, match="no question"):
+        ask(Document("who?\n ", "empty", metadata=question), split="question")
+    with pytest.raises(UsageError, match="auto, question, position"):
+        S2MIA(split="words")  # type: ignore[arg-type]
+
+
+def test_s2mia_asks_about_the_targets_of_the_other_attacks() -> None:
+    asked = [(p.target_id, p.is_member) for p in S2MIA(10).probes(CORPUS, 3)]
+    assert asked == [(d.id, m) for d, m in draw(CORPUS, 3, 10)]
+
+
+def test_every_attack_says_what_it_is() -> None:
+    for name, attack in load().items():
+        card = attack.card
+        assert all(str(part).strip() for part in (card.paper, card.prompt, card.queries, card.deviations)), name
+        assert card.access in get_args(Access), name
 
 
 @given(st.text(), st.floats(0.01, 0.99))

@@ -276,7 +276,8 @@ def test_every_metric_declares_its_channel() -> None:
         assert metric.moved_by and set(metric.moved_by) <= set(HOOKS), name
         assert len(metric.observes.split()) >= 5, name
     chances = {n: c for n, m in metrics.items() if (c := getattr(m, "chance", None)) is not None}
-    assert chances == dict.fromkeys(("bleu_roc_auc", "perplexity_roc_auc", "s2mia_roc_auc"), 0.5)
+    assert {"bleu_roc_auc", "perplexity_roc_auc", "s2mia_roc_auc"} <= set(chances)
+    assert set(chances.values()) == {0.5} and all(name.endswith("_roc_auc") for name in chances)
 
 
 def test_a_database_of_before_gains_the_columns_and_keeps_its_rows(bench: Bench) -> None:

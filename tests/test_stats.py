@@ -59,8 +59,6 @@ def test_areas_equal_scikit_learn(members: list[int], others: list[int]) -> None
     labels, scores = [True] * len(members) + [False] * len(others), members + others
     assert stats.roc_auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
     assert stats.pr_auc(labels, scores) == pytest.approx(average_precision_score(labels, scores), abs=1e-12)
-    x, y = np.array([members, members], float), np.array([others, others], float)
-    assert stats.ap_statistic(x, y) == pytest.approx([average_precision_score(labels, scores)] * 2, abs=1e-12)
     if len(set(scores)) > 1:
         assert stats.auc(labels, scores).value == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
         assert stats.auc(labels, scores, "pr").value == pytest.approx(
@@ -344,6 +342,15 @@ def test_bootstrap_of_any_statistic() -> None:
     assert first == again != stats.bootstrap(stats.mean_statistic, values, seed=4)
     reference = bootstrap((values,), np.mean, method="BCa", rng=np.random.default_rng(3), n_resamples=2000)
     assert first[:2] == pytest.approx(reference.confidence_interval, rel=0.02)
+
+
+def test_bootstrap_of_the_mean_is_that_of_scipy_without_its_copies() -> None:
+    assert stats.bootstrap_mean([0.0] * 9) == stats.bootstrap_mean([4.0]) == (None, None, "degenerate")
+    values = np.random.default_rng(0).exponential(size=60)
+    found = stats.bootstrap_mean(values, seed=3)
+    assert found == stats.bootstrap_mean(values, seed=3) != stats.bootstrap_mean(values, seed=4)
+    reference = bootstrap((values,), np.mean, method="BCa", rng=np.random.default_rng(5), n_resamples=20_000)
+    assert found.method == "BCa" and found[:2] == pytest.approx(reference.confidence_interval, rel=0.03)
     labels, scores, _ = sample()
     one, same = (stats.auc(labels, scores, method="bca", seed=3) for _ in range(2))
     assert one == same != stats.auc(labels, scores, method="bca", seed=4)

@@ -16,6 +16,8 @@ from ragtrace.metrics._membership import STATISTICS, TargetMetric
 from ragtrace.types import Probe
 
 if TYPE_CHECKING:
+    import duckdb
+
     from ragtrace.attacks.base import Card
     from ragtrace.metrics._read import Target
     from ragtrace.types import Corpus, Document
@@ -34,10 +36,14 @@ class MembershipAttack(ABC):
     :param count: targets, half of them members; ``None`` takes as many as the corpus allows.
     """
 
-    name: ClassVar[str]
+    name: str
     card: ClassVar[Card]
     asks: ClassVar[str | None] = None
     """Name of the attack whose probes these are, where several share theirs (they are sent once); ``None``: its own."""
+    no_score: str | None = None
+    """Why answers may give no score, and the fix: said where no target of an arm has one."""
+    on_request: bool = False
+    """Whether its metrics are computed only if they are named."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = check_count(count)
@@ -57,6 +63,19 @@ class MembershipAttack(ABC):
         """The scores of many targets; override it where a batch is cheaper than one after the other."""
         return [self.score(target, arms) for target, arms in targets]
 
+    def score_stored(
+        self,
+        db: duckdb.DuckDBPyConnection,
+        run_id: str,
+        targets: Sequence[tuple[Target, Mapping[str, Target]]],
+    ) -> list[float | None]:
+        """The same; override it where a score reads more of the store than answers."""
+        return self.score_all(targets)
+
+    def parameters(self, db: duckdb.DuckDBPyConnection, run_id: str, arm: str) -> dict[str, Any]:
+        """What else belongs into a result's signature."""
+        return {}
+
     @property
     def probed_as(self) -> str:
         """The attack's name in ``probes``."""
@@ -67,12 +86,16 @@ class MembershipAttack(ABC):
         """The score as areas and error rates: ``<name>_roc_auc`` and so on."""
         return tuple(TargetMetric(self, statistic) for statistic in STATISTICS)
 
+    def targets(self, corpus: Corpus, seed: int) -> list[tuple[Document, bool]]:
+        """(target, is it a member), in the order in which they are asked about."""
+        return draw(corpus, seed, self.count)
+
     def probes(self, corpus: Corpus, seed: int) -> Iterator[Probe]:
         """The queries of every target.
 
         :raises InputError: for a corpus with too few members or non-members.
         """
-        for i, (target, is_member) in enumerate(draw(corpus, seed, self.count), 1):
+        for i, (target, is_member) in enumerate(self.targets(corpus, seed), 1):
             rng = random.Random(f"{self.probed_as} {seed} {target.id}")  # noqa: S311 (seeded on purpose)
             for j, query in enumerate(self.queries(target, rng, corpus)):
                 text, detail = query if isinstance(query, Query) else (query, None)

@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 from ragtrace.attacks._anchors import anchors, fill
+from ragtrace.attacks.base import Card
 from ragtrace.types import Probe
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ class BenignQueries:
     """``count`` questions that ask for content, not for text to be repeated."""
 
     name = "benign"
+    card = Card(
+        paper="none: the base rate beside every attack (Mind the Hook, arXiv 2608.09001, step 3, asks for one)",
+        prompt="An ordinary question about a topic of the corpus, from a stated pool.",
+        queries="none are aimed at one target; 20 by default in all",
+        access="text",
+        deviations="Pool and number are ours.",
+    )
 
     def __init__(self, count: int = 20) -> None:
         self.count = count

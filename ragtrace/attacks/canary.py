@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from ragtrace.attacks._anchors import anchors, fill
+from ragtrace.attacks.base import Card
 from ragtrace.errors import InputError
 from ragtrace.types import Probe
 
@@ -55,6 +56,16 @@ class CanaryAttack:
     """``count`` requests; a canary counts as recovered if any of their responses holds it."""
 
     name = "canary"
+    card = Card(
+        paper="Mind the Hook, arXiv 2608.09001, canary experiment with attack PS",
+        prompt="A plain request to repeat or list what the context says about a topic of the corpus.",
+        queries="none are aimed at one target; 20 by default in all",
+        access="text",
+        deviations=(
+            "The paper expands neither PS nor its pool of 50 queries: PS as prompt stealing and the pool are ours. "
+            "Canaries of all families are looked for, not of e-mail addresses alone."
+        ),
+    )
 
     def __init__(self, count: int = 20) -> None:
         self.count = count

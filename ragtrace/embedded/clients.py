@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 def chat_model(
-    base_url: str, *, cache: BaseCache | None = None, max_tokens: int = 128, model: str = MODEL
+    base_url: str,
+    *,
+    cache: BaseCache | None = None,
+    max_tokens: int = 128,
+    model: str = MODEL,
+    candidates: int = 1,
 ) -> ChatOpenAI:
     """The client a production app would use: greedy, with the log-probability of each token it generates.
 
@@ -29,10 +34,14 @@ def chat_model(
 
     :param cache: ``None`` for no cache, whatever LangChain's global one is.
     :param max_tokens: the longest answer, at least 1 token.
-    :raises UsageError: ``max_tokens`` is out of range, or the extra ``demo`` is not installed.
+    :param candidates: alternatives told at each token (``top_logprobs``), 0 to 20. llama.cpp tells 20 unless asked for
+        less; RAG-MIA's probability form reads those of the first token, and wants 20.
+    :raises UsageError: ``max_tokens`` or ``candidates`` is out of range, or the extra ``demo`` is not installed.
     """
     if max_tokens < 1:
         raise UsageError(f"max_tokens is {max_tokens}, expected at least 1")
+    if not 0 <= candidates <= 20:
+        raise UsageError(f"candidates is {candidates}, expected 0 to 20 at each token")
     with demo_extra():
         from langchain_openai import ChatOpenAI
     return ChatOpenAI(
@@ -42,7 +51,7 @@ def chat_model(
         temperature=0,
         max_completion_tokens=max_tokens,
         logprobs=True,
-        top_logprobs=1,  # llama.cpp sends 20 alternatives a token unless told otherwise
+        top_logprobs=candidates,
         stream_usage=True,  # langchain_openai asks for it at OpenAI's own address only
         timeout=600,
         cache=False if cache is None else cache,
@@ -70,7 +79,7 @@ class MiniLM(Embeddings):
         return self.embed_documents([text])[0]
 
 
-def embedder() -> Embeddings:
+def embedder() -> MiniLM:
     """Loads :class:`MiniLM` on the CPU, from the installed wheel alone: never asks a network, prints nothing.
 
     Importing sentence-transformers takes most of the time (6 to 10 s cold on two cores), loading 0.4 s.

@@ -66,7 +66,7 @@ def area(sample: Sample, curve: Any = "roc") -> Numbers:
 
     estimate = stats.auc(sample.labels, sample.values, curve, clusters=sample.documents)
     said: dict[str, Any] = {"curve": curve, "interval": estimate.method}
-    if curve == "pr":
+    if curve == "pr" and len(sample.labels):
         said["prevalence"] = float(sample.labels.mean())
     return estimate, said
 
@@ -186,12 +186,13 @@ class TargetMetric(Membership):
     def __init__(self, attack: MembershipAttack, statistic: Statistic) -> None:
         super().__init__(f"{attack.name}_{statistic.name}", statistic)
         self.attack = self.scored_by = attack
+        self.on_request = attack.on_request
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """One score a target and arm, under the id of the target's first probe."""
         asked = self.attack.probed_as
         found = [(t, arms) for arms in targets(db, run_id, asked).values() for t in arms.values()]
-        values = self.attack.score_all(found)
+        values = self.attack.score_stored(db, run_id, found)
         return [
             score(run_id, asked, self.attack.name, target, value)
             for (target, _), value in zip(found, values, strict=True)
@@ -203,5 +204,7 @@ class TargetMetric(Membership):
         for cell in cells(db, run_id, self.attack.name, self.attack.probed_as):
             # the score is the target's, not that of each of its queries
             own = cell._replace(rows=tuple(r for r in cell.rows if "/" not in r.probe_id))
-            results.append(self.number(run_id, own, sample(own.rows), {}, own.missing()))
+            reasons = own.missing(), None if own.scored else self.attack.no_score
+            parameters = self.attack.parameters(db, run_id, cell.arm)
+            results.append(self.number(run_id, own, sample(own.rows), parameters, *reasons))
         return results

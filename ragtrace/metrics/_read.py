@@ -25,7 +25,7 @@ answers AS (
     LEFT JOIN generations g ON g.trace_id = p.trace_id AND NOT g.nested
     WHERE p.run_id = $run
     QUALIFY row_number() OVER (
-        PARTITION BY p.arm, p.probe_id
+        PARTITION BY p.arm, p.attack, p.probe_id
         ORDER BY g.start_time DESC NULLS LAST, p.trace_id DESC, g.span_id DESC
     ) = 1
 )"""
@@ -116,8 +116,16 @@ class Cell(NamedTuple):
         return f"{count} of {len(self.rows)} probes have no score" if count else None
 
 
+def asked(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> bool:
+    """Whether the run has probes of the attack: what reads none need not read the run's answers."""
+    found = db.execute("SELECT 1 FROM probes WHERE run_id = ? AND attack = ? LIMIT 1", [run_id, attack]).fetchone()
+    return found is not None
+
+
 def answers(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> list[Answer]:
     """Every probe of the attack with its answer, in all arms."""
+    if not asked(db, run_id, attack):
+        return []
     rows = db.execute(
         f"WITH {ANSWERS} SELECT probe_id, arm, query, target_text, response, perplexity "  # noqa: S608 (a constant)
         "FROM answers WHERE attack = $attack ORDER BY arm, seed, probe_id",
@@ -128,6 +136,8 @@ def answers(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> list[Ans
 
 def targets(db: duckdb.DuckDBPyConnection, run_id: str, attack: str) -> dict[str, dict[str, Target]]:
     """The attack's targets: id of the first probe → arm → replies to all its queries (``x``, ``x/1``, ``x/2`` …)."""
+    if not asked(db, run_id, attack):
+        return {}
     rows = db.execute(
         f"""
         WITH {ANSWERS}
@@ -154,6 +164,8 @@ def _candidates(first: str | None) -> tuple[tuple[str, float], ...]:
 
 def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str | None = None) -> Iterator[Cell]:
     """The probes of the run with their stored ``metric``, a cell for each arm, attack and corpus."""
+    if attack is not None and not asked(db, run_id, attack):
+        return
     rows = db.execute(
         f"""
         WITH {ANSWERS}, stored AS (
@@ -162,10 +174,10 @@ def cells(db: duckdb.DuckDBPyConnection, run_id: str, metric: str, attack: str |
         )
         SELECT arm, attack, corpus, seed, probe_id, target_id, is_member, value
         FROM answers LEFT JOIN stored USING (probe_id, arm)
-        WHERE $attack IS NULL OR attack = $attack
+        {"" if attack is None else "WHERE attack = $attack"}
         ORDER BY arm, attack, corpus, seed, probe_id
-        """,  # noqa: S608 (a constant)
-        {"run": run_id, "metric": metric, "attack": attack},
+        """,  # noqa: S608 (constants)
+        {"run": run_id, "metric": metric} | ({} if attack is None else {"attack": attack}),
     ).fetchall()
     for (arm, name, corpus), group in groupby((Row(*r) for r in rows), key=lambda r: r[:3]):
         yield Cell(arm, name, corpus, tuple(group))
@@ -184,7 +196,7 @@ def mean_result(run_id: str, metric: str, cell: Cell, parameters: dict[str, obje
     values = [r.value for r in cell.scored]
     if not values:
         return cell.result(run_id, metric, 0, reasons=[f"no data: {cell.missing()}"], parameters=parameters)
-    interval = stats.bootstrap(stats.mean_statistic, [v for v in values if v is not None])
+    interval = stats.bootstrap_mean([v for v in values if v is not None])
     return cell.result(
         run_id,
         metric,

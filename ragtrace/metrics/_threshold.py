@@ -9,6 +9,7 @@ score. Nothing is fitted on the evaluation set.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+STEPS = 2_048
+"""Most thresholds tried on one feature: all observed values in a reference set as large as the paper's (2,000), and
+pairs of them still fit into memory."""
 
 
 class Rule(NamedTuple):
@@ -28,61 +33,87 @@ class Rule(NamedTuple):
         return np.asarray((bleu >= self.sem) & (perplexity <= self.gen))
 
 
-def halves(labels: Bools, seed: int = 0) -> tuple[Bools, Bools]:
+def halves(labels: Bools, seed: int = 0, documents: Sequence[str] | None = None) -> tuple[Bools, Bools]:
     """(reference, evaluation) masks: half of the members and half of the non-members each, drawn by ``seed``.
 
     Rows must come in the same order in every arm, so that arms are fitted and evaluated on the same targets.
+
+    :param documents: (n,) each row's document, whose rows stay in one half; ``None``: each row is a document.
     """
     rng = np.random.default_rng(seed)
-    reference = np.zeros(len(labels), dtype=bool)
+    codes = {document: i for i, document in enumerate(dict.fromkeys(documents or ()))}
+    at = np.arange(len(labels)) if documents is None else np.array([codes[d] for d in documents], dtype=np.intp)
+    _, first = np.unique(at, return_index=True)
+    reference = np.zeros(len(first), dtype=bool)
     for label in (True, False):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        reference[rows[: len(rows) // 2]] = True
-    return reference, ~reference
-
-
-def _gain(accepted: Bools, labels: Bools) -> float:
-    """TPR - FPR: what the search maximises. With as many members as non-members it orders rules as accuracy does."""
-    return float(accepted[labels].mean() - accepted[~labels].mean())
+        drawn = rng.permutation(np.flatnonzero(labels[first] == label))
+        reference[drawn[: len(drawn) // 2]] = True
+    return reference[at], ~reference[at]
 
 
 def greedy(labels: Bools, bleu: Floats, perplexity: Floats) -> Rule:
     """The rule found on the reference set, starting from the one that accepts everything.
 
-    Candidates are the observed values; of equally good ones the most lenient is kept. Ends when a whole turn
-    gains nothing: a local optimum, as the paper's search.
+    It maximises TPR - FPR, which with as many members as non-members orders rules as accuracy does. Candidates are
+    the observed values; of equally good ones the most lenient is kept. Ends when a whole turn gains nothing: a local
+    optimum, as the paper's search.
     """
-    rule = Rule(float(bleu.min()), float(perplexity.max()))
-    best = _gain(rule.accepts(bleu, perplexity), labels)
+    rule, best = Rule(float(bleu.min()), float(perplexity.max())), 0
     while True:
         before = best
-        for candidate in (Rule(float(sem), rule.gen) for sem in np.unique(bleu)):
-            if (gain := _gain(candidate.accepts(bleu, perplexity), labels)) > best + 1e-12:
-                rule, best = candidate, gain
-        for candidate in (Rule(rule.sem, float(gen)) for gen in np.unique(perplexity)[::-1]):
-            if (gain := _gain(candidate.accepts(bleu, perplexity), labels)) > best + 1e-12:
-                rule, best = candidate, gain
+        gain, lowest = _lowest(labels, bleu, perplexity <= rule.gen)
+        if gain > best:
+            rule, best = Rule(lowest, rule.gen), gain
+        gain, lowest = _lowest(labels, -perplexity, bleu >= rule.sem)
+        if gain > best:
+            rule, best = Rule(rule.sem, -lowest), gain
         if best <= before:
             return rule
 
 
+def _lowest(labels: Bools, values: Floats, others: Bools) -> tuple[int, float]:
+    """(gain, threshold) of the best rule "value ≥ threshold" where ``others`` holds; of equals the lowest.
+
+    The gain is (TPR - FPR) times members times non-members: a whole number, so that equally good is equal.
+    """
+    members = int(labels.sum())
+    worth = np.where(labels, len(labels) - members, -members) * others
+    order = np.argsort(values, kind="stable")
+    candidates, first = np.unique(values[order], return_index=True)
+    gains = np.cumsum(worth[order][::-1])[::-1][first]
+    best = int(np.argmax(gains))
+    return int(gains[best]), float(candidates[best])
+
+
+def _steps(values: Floats) -> Floats:
+    """The candidates for a threshold on ``values``: those observed, or ``STEPS`` of them at equal ranks."""
+    found = np.unique(values)
+    if len(found) <= STEPS:
+        return found
+    return np.unique(np.sort(values)[np.linspace(0, len(values) - 1, STEPS).astype(np.intp)])
+
+
 def envelope(labels: Bools, bleu: Floats, perplexity: Floats) -> list[Rule]:
     """The rules that no other rule beats in both TPR and FPR on the reference set, from strict to lenient."""
-    sems, gens = np.unique(bleu)[::-1], np.unique(perplexity)
+    sems, gens = _steps(bleu)[::-1], _steps(perplexity)
+    # the strictest of the candidates that accept each row
     at = np.searchsorted(-sems, -bleu), np.searchsorted(gens, perplexity)
 
     def accepted(mask: Bools) -> NDArray[np.intp]:
         # how many of the masked rows each pair of thresholds accepts
         grid = np.zeros((len(sems), len(gens)), dtype=np.intp)
         np.add.at(grid, (at[0][mask], at[1][mask]), 1)
-        return np.asarray(grid.cumsum(axis=0).cumsum(axis=1))
+        return grid.cumsum(axis=0).cumsum(axis=1).ravel()
 
     hits, alarms = accepted(labels), accepted(~labels)
-    # by false alarms, then by hits downwards: a rule is on the envelope if it hits more than all before it
-    order = np.lexsort((-hits.ravel(), alarms.ravel()))
-    sorted_hits = hits.ravel()[order]
-    most_before = np.maximum.accumulate(np.concatenate([[0], sorted_hits[:-1]]))
-    rows, columns = np.unravel_index(order[sorted_hits > most_before], hits.shape)
+    # of the rules with equally many false alarms the one with the most hits, and of those the first
+    best = np.zeros(int(alarms.max()) + 1, dtype=np.intp)
+    np.maximum.at(best, alarms, hits * len(hits) + len(hits) - 1 - np.arange(len(hits)))
+    most, rest = np.divmod(best, len(hits))
+    # a rule is on the envelope if it hits more than all with fewer alarms
+    before = np.maximum.accumulate(np.concatenate([[0], most[:-1]]))
+    chosen = (len(hits) - 1 - rest)[most > before]
+    rows, columns = np.unravel_index(chosen, (len(sems), len(gens)))
     return [Rule(float(sems[i]), float(gens[j])) for i, j in zip(rows, columns, strict=True)]
 
 

@@ -61,7 +61,8 @@ class Metric(Protocol):
     - ``membership``: true where it infers membership; it is then read beside the blind baseline.
     - ``on_request``: true where it is computed only if it is named (``ragtrace score --metric``): variants, and what
       needs a model of its own.
-    - ``scored_by``: what several metrics share where their :meth:`scores` are the same; they are computed once.
+    - ``scored_by``: what several metrics share where their :meth:`scores` are the same; they are computed once. A
+      tuple holds the parts, each with ``scores``, that the metric's scores are made of.
     """
 
     name: str

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ragtrace.canaries import FAMILIES
-from ragtrace.metrics._read import ANSWERS
+from ragtrace.metrics._read import ANSWERS, asked
 from ragtrace.metrics.base import Result, Score
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class CanaryRecovery:
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """``canary_hits``: how many different canaries, of any family, a response holds."""
+        if not asked(db, run_id, self.attack):
+            return []
         rows = db.execute(
             f"""
             WITH {ANSWERS}, {HITS}
@@ -74,6 +76,8 @@ class CanaryRecovery:
 
         None where the run planted canaries, but not of this family.
         """
+        if not asked(db, run_id, self.attack):
+            return []
         row = db.execute("SELECT list(DISTINCT family) FROM canaries WHERE run_id = ?", [run_id]).fetchone()
         planted = row[0] if row else None
         if self.family and planted and self.family not in planted:

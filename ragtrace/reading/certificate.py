@@ -44,14 +44,12 @@ class Certificates:
             "SELECT DISTINCT family, canary FROM canaries WHERE run_id = ? ORDER BY ALL", [run]
         ).fetchall():
             self.planted.setdefault(family, []).append(canary)
-        self.counts = {
-            (arm, family): (here, there)
-            for arm, family, here, there in db.execute(_COUNTS, {"run": run}).fetchall()
-        }  # fmt: skip
         row = db.execute(
             "SELECT count(DISTINCT corpus) FROM probes WHERE run_id = ? AND attack = 'canary'", [run]
         ).fetchone()
         self.corpora = row[0] if row else 0
+        counted = db.execute(_COUNTS, {"run": run}).fetchall() if self.corpora else []  # it reads every answer
+        self.counts = {(arm, family): (here, there) for arm, family, here, there in counted}
 
     def of(self, arm: str, family: str, hooks: list[Hook], constants: Iterable[str]) -> tuple[str | None, str]:
         """``yes``, ``no`` or ``None``, and why, for an arm that changed something at ``hooks``."""

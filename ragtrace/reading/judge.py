@@ -10,6 +10,7 @@ flips the sign does better than guessing); ``interpretable``. A reversal that is
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import ragtrace
@@ -54,9 +55,18 @@ class Reader:
         self.models = [m for (m,) in db.execute(
             "SELECT DISTINCT model FROM generations WHERE run_id = ? AND model IS NOT NULL ORDER BY model", [run]
         ).fetchall()]  # fmt: skip
-        self.pairs = Pairs(db, run)
-        self.certificates = Certificates(db, run)
+        self._on: dict[str, list[str]] = {}
         self._written: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Read where a defended arm has a number: it takes a second for 100,000 answers, as :attr:`certificates`."""
+        return Pairs(self.db, self.run)
+
+    @cached_property
+    def certificates(self) -> Certificates:
+        """Read where a metric is certified by canaries."""
+        return Certificates(self.db, self.run)
 
     def row(self, metric: Metric, result: Result) -> tuple[Any, ...]:
         """``result`` as a row of ``result_data``."""
@@ -90,10 +100,12 @@ class Reader:
         said: dict[str, list[str]] = self.manifest.get("arms", {})
         if arm in said or arm == BASELINE:
             return said.get(arm, [])
-        rows = self.db.execute(
-            "SELECT defense FROM switched_on WHERE run_id = ? AND arm = ? ORDER BY ALL", [self.run, arm]
-        ).fetchall()
-        return [defense for (defense,) in rows] or [arm]
+        if arm not in self._on:
+            rows = self.db.execute(
+                "SELECT defense FROM switched_on WHERE run_id = ? AND arm = ? ORDER BY ALL", [self.run, arm]
+            ).fetchall()
+            self._on[arm] = [defense for (defense,) in rows] or [arm]
+        return self._on[arm]
 
     def _hooks(self, arm: str, defenses: list[str]) -> list[Hook]:
         """The hooks at which the arm's defenses changed something, in the pipeline's order."""

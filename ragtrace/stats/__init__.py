@@ -10,7 +10,7 @@ Areas: :func:`auc`, :func:`auc_difference`. Thresholds: :func:`tpr_at_fpr`, :fun
 :func:`seed_permutation`, :func:`holm`. Privacy: :func:`epsilon_lower_bound`, :func:`one_run_epsilon`, :func:`exposure`.
 """
 
-from ragtrace.stats.areas import ap_statistic, by_class, mean_statistic, pr_auc, roc_auc
+from ragtrace.stats.areas import by_class, mean_statistic, pr_auc, roc_auc
 from ragtrace.stats.estimates import auc, auc_difference, auc_interval
 from ragtrace.stats.privacy import (
     EpsilonBound,
@@ -29,7 +29,7 @@ from ragtrace.stats.proportions import (
     mean_share,
     seed_permutation,
 )
-from ragtrace.stats.resample import RESAMPLES, bootstrap
+from ragtrace.stats.resample import RESAMPLES, bootstrap, bootstrap_mean
 from ragtrace.stats.results import Estimate, Interval
 from ragtrace.stats.thresholds import (
     OperatingPoint,
@@ -45,12 +45,12 @@ __all__ = [
     "Estimate",
     "Interval",
     "OperatingPoint",
-    "ap_statistic",
     "auc",
     "auc_difference",
     "auc_interval",
     "boschloo_greater",
     "bootstrap",
+    "bootstrap_mean",
     "by_class",
     "canary_rank",
     "clopper_pearson",

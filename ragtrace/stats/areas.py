@@ -44,21 +44,6 @@ def by_class(labels: ArrayLike, scores: ArrayLike) -> tuple[Floats, Floats]:
     return values[mask], values[~mask]
 
 
-def ap_statistic(members: Floats, non_members: Floats, axis: int = -1) -> Floats:
-    """:func:`pr_auc` along the last axis of a batch, for :func:`ragtrace.stats.bootstrap`."""
-    both = np.concatenate([members, non_members], axis=-1)
-    order = np.argsort(-both, axis=-1, kind="stable")
-    score = np.take_along_axis(both, order, axis=-1)
-    is_member = (order < members.shape[-1]).astype(np.float64)
-    at = np.arange(1, both.shape[-1] + 1)
-    # a tie is one step of the curve: every row of it has the precision of its last row
-    last = np.ones(score.shape, dtype=bool)
-    last[..., :-1] = score[..., 1:] != score[..., :-1]
-    end = np.minimum.accumulate(np.where(last, at, at[-1])[..., ::-1], axis=-1)[..., ::-1]
-    precision = np.take_along_axis(np.cumsum(is_member, axis=-1), end - 1, axis=-1) / end
-    return np.asarray((is_member * precision).sum(axis=-1) / members.shape[-1], dtype=np.float64)
-
-
 def mean_statistic(values: Floats, axis: int = -1) -> Floats:
     """The mean along the last axis of a batch."""
     return np.asarray(values.mean(axis=-1), dtype=np.float64)

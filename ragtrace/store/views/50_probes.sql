@@ -29,7 +29,7 @@ WITH texts AS NOT MATERIALIZED (
     SELECT trace_id, span_id, unnest(['prompt', 'response']), unnest([prompt, response]) FROM generations
 )
 SELECT DISTINCT t.trace_id, t.span_id, c.canary, c.family, t.channel, c.run_id, s.probe_id, s.arm, c.document_id
-FROM texts t JOIN own_spans s USING (trace_id, span_id)
+FROM texts t JOIN staged_spans s USING (trace_id, span_id)
 JOIN canaries c ON (s.run_id IS NULL OR s.run_id = c.run_id) AND contains(t.text, c.canary);
 
 -- Named entities in generated text. `in_query` is an echo of the asker, `in_documents` was read before any defense;
@@ -43,9 +43,9 @@ WITH words AS NOT MATERIALIZED (
     WHERE contains(lower(d.content), lower(w.text))
 )
 SELECT e.trace_id, e.span_id, e.type, e.text,
-    coalesce(contains(lower(s.attributes->>'ragtrace.query'), lower(e.text)), false) AS in_query,
+    coalesce(contains(lower(coalesce(s.attributes->>'ragtrace.query', s.asked)), lower(e.text)), false) AS in_query,
     r.text IS NOT NULL AS in_documents, s.run_id, s.probe_id, s.arm
-FROM entity_data e JOIN own_spans s USING (trace_id, span_id) LEFT JOIN read r USING (trace_id, text);
+FROM entity_data e JOIN staged_spans s USING (trace_id, span_id) LEFT JOIN read r USING (trace_id, text);
 
 CREATE OR REPLACE VIEW scores AS SELECT run_id, probe_id, arm, attack, metric, value FROM score_data;
 
