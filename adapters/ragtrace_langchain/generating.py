@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatResult
 
 from ragtrace.record import attributes as a
+from ragtrace.record.first_token import Candidates
 from ragtrace.record.hooks import Generation, Recorder
 from ragtrace.record.scope import attached, current, inside
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
@@ -208,6 +209,7 @@ def _measure(stage: Generation, message: BaseMessage, info: Any, output: Any) ->
         usage.get("input_tokens"),
         usage.get("output_tokens"),
         metadata.get("model_name") or metadata.get("model"),
+        translate.first_token(metadata, info, output) if stage.probed else (),
     )
 
 
@@ -254,6 +256,7 @@ class Streamed:
         self.context = stage.context
         self.texts: list[str] = []
         self.logprobs: list[float] = []
+        self.first_token: Candidates = []
         self.usage: dict[str, Any] = {}
         self.model: Any = None
         self.reason: str | None = None
@@ -306,6 +309,8 @@ class Streamed:
             metadata = chunk.response_metadata
             if metadata:
                 self.logprobs += translate.logprobs(metadata)
+                if not self.first_token and self.stage.probed:
+                    self.first_token = translate.first_token(metadata)
                 self.model = metadata.get("model_name") or self.model
                 self.reason = _finish_reason(metadata) or self.reason
             if chunk.usage_metadata:
@@ -316,8 +321,8 @@ class Streamed:
         if self.stage.ended:
             return
         with recording:
-            usage = self.usage
-            self.stage.measured(self.logprobs, usage.get("input_tokens"), usage.get("output_tokens"), self.model)
+            counts = self.usage.get("input_tokens"), self.usage.get("output_tokens")
+            self.stage.measured(self.logprobs, *counts, self.model, self.first_token)
             self.stage.delivered(["".join(self.texts)], self.reason)
         self.stage.scope.streaming.remove(self)
         self.stage.end(error)

@@ -147,7 +147,9 @@ class _Call:
                     kept.append(generation)
             if generations:
                 with recording:
-                    stage.measured(translate.logprobs(generations[0].generation_info), None, None, None)
+                    info = generations[0].generation_info
+                    first = translate.first_token(info) if stage.probed else ()
+                    stage.measured(translate.logprobs(info), None, None, None, first)
                     stage.delivered([g.text for g in kept])
             rows.append(kept)
         if same:

@@ -11,7 +11,9 @@ from langchain_core.documents import Document as LangChainDocument
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGeneration, Generation, GenerationChunk
 
+from ragtrace.record import first_token as candidates
 from ragtrace.record.capture import digest
+from ragtrace.record.first_token import Candidates
 from ragtrace.record.matching import rebuilt
 from ragtrace.types import Document, Message
 
@@ -138,3 +140,9 @@ def logprobs(metadata: dict[str, Any] | None) -> list[float]:
         return []
     tokens = [t for t in content if isinstance(t, dict) and t.get("token") != ""]
     return [t["logprob"] for t in tokens if isinstance(t.get("logprob"), int | float)]
+
+
+def first_token(*metadata: Any) -> Candidates:
+    """The candidates for the answer's first token, from the first place that tells any."""
+    places = (m.get("logprobs") for m in metadata if isinstance(m, dict))
+    return next((found for place in places if (found := candidates.first_token(place))), [])

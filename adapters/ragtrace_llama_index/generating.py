@@ -10,6 +10,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.structured_llm import StructuredLLM
 
 from ragtrace.record import attributes as a
+from ragtrace.record.first_token import Candidates
 from ragtrace.record.hooks import Generation, Recorder
 from ragtrace.record.scope import Scope, current, inside_of
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
@@ -17,7 +18,7 @@ from ragtrace.types import Message
 from ragtrace_llama_index import translate
 from ragtrace_llama_index.contexts import cause, within
 from ragtrace_llama_index.following import abegun, begun
-from ragtrace_llama_index.measure import measures
+from ragtrace_llama_index.measure import first_token, measures
 from ragtrace_llama_index.notices import Notices
 
 
@@ -121,6 +122,7 @@ class _Call:
         self.deltas: list[str] = []
         self.answer: str | None = None
         self.logprobs: list[float] = []
+        self.first_token: Candidates = []
         self.told: dict[str, Any] = {}
 
     @contextmanager
@@ -236,6 +238,8 @@ class _Call:
                 measured = measures(response)
                 self.logprobs += measured.logprobs
                 self.told |= {k: v for k, v in measured._asdict().items() if v is not None}
+                if not self.first_token and self.stage.probed:
+                    self.first_token = first_token(response)
         return True
 
     def end(self, error: BaseException | None = None) -> None:
@@ -249,7 +253,7 @@ class _Call:
             with recording:
                 told = self.told
                 counts = told.get("input_tokens"), told.get("output_tokens")
-                self.stage.measured(self.logprobs, *counts, told.get("model"))
+                self.stage.measured(self.logprobs, *counts, told.get("model"), self.first_token)
                 self.stage.delivered([text], told.get("finish_reason") if error is None else None)
         if self in self.stage.scope.streaming:
             self.stage.scope.streaming.remove(self)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ragtrace.record import first_token as candidates
+from ragtrace.record.first_token import Candidates
 from ragtrace_llama_index.translate import Response
 
 
@@ -21,8 +23,7 @@ def measures(response: Response) -> Measures:
     """The measures of a response, or of one chunk of a stream."""
     raw, told = response.raw, response.additional_kwargs
     usage = _get(raw, "usage") or _get(told, "usage")
-    choices = _get(raw, "choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = _choice(response)
     return Measures(
         _provider_logprobs(_get(choice, "logprobs")) or _logprobs(response.logprobs),
         _count(usage, told, "prompt_tokens", "input_tokens"),
@@ -30,6 +31,19 @@ def measures(response: Response) -> Measures:
         _text(_get(raw, "model")),
         _text(_get(choice, "finish_reason")) or _text(_get(raw, "stop_reason")),
     )
+
+
+def first_token(response: Response) -> Candidates:
+    """The candidates for the answer's first token, from the provider's record, else in LlamaIndex's own form."""
+    if found := candidates.first_token(_get(_choice(response), "logprobs")):
+        return found
+    tops = ([(top.token, top.logprob) for top in tops] for tops in response.logprobs or ())
+    return next((ranked for pairs in tops if (ranked := candidates.ranked(pairs)) and ranked[0][0].strip()), [])
+
+
+def _choice(response: Response) -> Any:
+    choices = _get(response.raw, "choices")
+    return choices[0] if isinstance(choices, list) and choices else None
 
 
 def _get(value: Any, name: str) -> Any:

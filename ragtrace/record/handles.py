@@ -13,6 +13,7 @@ from opentelemetry.trace import NoOpTracer, SpanKind
 from ragtrace.record import attributes as a
 from ragtrace.record import duck
 from ragtrace.record.capture import Capture
+from ragtrace.record.first_token import ranked
 from ragtrace.record.hooks import Generation, Recorder, Request, Retrieval
 from ragtrace.record.scope import Scope, current, put_back
 from ragtrace.record.spans import Part
@@ -240,11 +241,13 @@ class _Generated(Handle[Generation], Generic[Given]):
         output_tokens: int | None = None,
         logprobs: Sequence[float] = (),
         model: str | None = None,
+        first_token: Sequence[tuple[str, float]] = (),
     ) -> None:
-        """Notes the model's own figures: ``logprobs`` are the natural logarithms of the response's tokens."""
+        """Notes the model's own figures: ``logprobs`` are the natural logarithms of the response's tokens, and
+        ``first_token`` the candidates for the first of them with theirs, which only audits keep."""
         with recording:
             if self._part is not None:
-                self._part.measured(logprobs, input_tokens, output_tokens, model)
+                self._part.measured(logprobs, input_tokens, output_tokens, model, ranked(first_token))
 
     def _first(self) -> Steps[None]:
         if (part := self._part) is None:
