@@ -7,10 +7,10 @@ synthetic e-mail with canaries. Each arm is the same app with another defense sw
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ragtrace
 from ragtrace import audit
@@ -21,7 +21,7 @@ from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import SyntheticEmail
 from ragtrace.defenses import EntitySubstitution, PromptModifying, RegexMask
 from ragtrace.papers.dp_r import DPStub
-from ragtrace.types import Corpus, Document, Probe
+from ragtrace.types import Corpus, Probe
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,25 +52,6 @@ def arms() -> list[audit.Arm]:
     return [audit.Arm("none"), *(audit.Arm(d.name, (d,)) for d in defenses)]
 
 
-def pipeline(documents: Sequence[Document], model: Any, embeddings: Any) -> Callable[[str], str]:
-    """A LangChain RAG chain as one finds it in any tutorial; nothing in it knows of ragtrace."""
-    from langchain_community.vectorstores import FAISS
-    from langchain_core.documents import Document as LangChainDocument
-    from langchain_core.output_parsers import StrOutputParser
-    from langchain_core.prompts import ChatPromptTemplate
-    from langchain_core.runnables import RunnablePassthrough
-
-    store = FAISS.from_documents([LangChainDocument(page_content=d.content, id=d.id) for d in documents], embeddings)
-    prompt = ChatPromptTemplate.from_messages([("system", SYSTEM), ("user", "Context:\n{context}\n\n{question}")])
-
-    def join(found: list[LangChainDocument]) -> str:
-        return "\n\n".join(document.page_content for document in found)
-
-    retriever = store.as_retriever(search_kwargs={"k": 5})
-    chain = {"context": retriever | join, "question": RunnablePassthrough()} | prompt | model | StrOutputParser()
-    return lambda query: str(chain.invoke(query))
-
-
 def probes(corpus: Corpus, size: Size) -> list[Probe]:
     """Canary, membership and benign probes, the same for every arm."""
     attacks = (
@@ -90,6 +71,7 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
     from rich.progress import Progress
 
     from ragtrace import embedded
+    from ragtrace.embedded.pipeline import rag
     from ragtrace.inventory import inventory
     from ragtrace.inventory.battery import battery
     from ragtrace.report import terminal
@@ -114,9 +96,8 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
         embedded.serve() as url,
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
-        app = pipeline(
-            corpus.members, embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens), embedded.embedder()
-        )
+        model = embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens)
+        app = rag(corpus.members, model, embedded.embedder(), SYSTEM)
         bars = {arm.name: progress.add_task(arm.name, total=len(asked)) for arm in all_arms}
 
         def step(arm: str) -> None:

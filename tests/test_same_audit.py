@@ -15,6 +15,7 @@ from ragtrace.attacks.canary import CanaryAttack
 from ragtrace.canaries import plant_corpus
 from ragtrace.corpora.synthetic_email import SyntheticEmail
 from ragtrace.defenses import EntitySubstitution, PromptModifying, RegexMask
+from ragtrace.embedded.pipeline import rag
 from ragtrace.types import Corpus, Document
 
 pytestmark = [pytest.mark.model, pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset")]
@@ -27,7 +28,7 @@ def arms() -> list[audit.Arm]:
 
 
 def llama_pipeline(documents: Sequence[Document], model: Any, embeddings: Any) -> Callable[[str], str]:
-    """The twin of ``demo.pipeline``, as one writes it with LlamaIndex."""
+    """The twin of ``ragtrace.embedded.pipeline.rag``, as one writes it with LlamaIndex."""
     from llama_index.core import VectorStoreIndex, get_response_synthesizer
     from llama_index.core.base.llms.types import ChatMessage
     from llama_index.core.embeddings import BaseEmbedding
@@ -104,7 +105,7 @@ def test_the_same_audit_on_both_frameworks(tmp_path: Path, url: str, corpus: Cor
     )  # fmt: skip
     tracing = ragtrace.setup(database, capture="full")
     try:
-        one = audited(database, demo.pipeline(corpus.members, chat, embeddings), corpus, tracing)
+        one = audited(database, rag(corpus.members, chat, embeddings, demo.SYSTEM), corpus, tracing)
         other = audited(database, llama_pipeline(corpus.members, like, embeddings), corpus, tracing)
     finally:
         tracing.shutdown()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ragtrace import attacks, audit, likelihood
 from ragtrace.asking import AuditReport
 from ragtrace.corpora import load as corpora
+from ragtrace.embedded.pipeline import rag
 from ragtrace.errors import InputError
-from ragtrace.papers.s2mia.plan import DATASETS, LIKELIHOOD, REWRITE, TOP_K, Cell, Design
+from ragtrace.papers.s2mia.plan import DATASETS, LIKELIHOOD, REWRITE, Cell, Design
 from ragtrace.retrievers import embedder
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ragtrace.metrics.base import Metric
     from ragtrace.models import Chat
     from ragtrace.record.setup import Tracing
-    from ragtrace.types import Corpus, Document, Probe
+    from ragtrace.types import Corpus, Probe
 
 _EVERY = 500
 KINDS = {"context": None, "neighbour": "neighbourhood", "prefixed": "recall"}
@@ -58,25 +59,6 @@ def prepare(design: Design, cell: Cell, data: Path | None = None) -> Prepared:
     return Prepared(cell, corpus, design.arms(cell, str), design.probes(cell, corpus))
 
 
-def pipeline(documents: tuple[Document, ...], model: Any, embeddings: Any) -> Callable[[str], str]:
-    """The RAG application under attack, as any tutorial has it; nothing in it knows of ragtrace."""
-    from langchain_community.vectorstores import FAISS
-    from langchain_core.documents import Document as LangChainDocument
-    from langchain_core.output_parsers import StrOutputParser
-    from langchain_core.prompts import ChatPromptTemplate
-    from langchain_core.runnables import RunnablePassthrough
-
-    index = FAISS.from_documents([LangChainDocument(page_content=d.content, id=d.id) for d in documents], embeddings)
-    prompt = ChatPromptTemplate.from_messages([("system", SYSTEM), ("user", "Context:\n{context}\n\n{question}")])
-
-    def join(found: list[LangChainDocument]) -> str:
-        return "\n\n".join(document.page_content for document in found)
-
-    retriever = index.as_retriever(search_kwargs={"k": TOP_K})
-    chain = {"context": retriever | join, "question": RunnablePassthrough()} | prompt | model | StrOutputParser()
-    return lambda query: str(chain.invoke(query))
-
-
 def rewriter(model: Any) -> Callable[[str], str]:
     """The pipeline's own model as what paraphrases."""
     return lambda query: str(model.invoke(REWRITE.format(query=query)).text)
@@ -100,7 +82,7 @@ def ask(
     step: Callable[[str], None],
 ) -> AuditReport:
     """Sends what this run has no answer for yet."""
-    app = pipeline(prepared.corpus.members, chat.model, embedder(prepared.cell.retriever))
+    app = rag(prepared.corpus.members, chat.model, embedder(prepared.cell.retriever), SYSTEM)
     return audit.run(
         app,
         design.arms(prepared.cell, rewriter(chat.model)),

@@ -10,6 +10,7 @@ from ragtrace.audit import Arm, distinct
 from ragtrace.controls import NoRetrieval, WithoutTarget, WithTarget
 from ragtrace.defenses import Paraphrase, PromptModifying, Rerank
 from ragtrace.defenses.paraphrase import REQUEST
+from ragtrace.embedded.pipeline import TOP_K
 from ragtrace.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from ragtrace.types import Corpus, Probe
 
-TOP_K = 5
 PAPER_SIZE = 1_000
 SHARE = 5
 """The index has four times as many documents as there are targets on one side, as 80 % to 20 % wants it."""
