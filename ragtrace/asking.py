@@ -31,7 +31,10 @@ class AuditReport:
 
 
 class Piece(NamedTuple):
-    """Probes that are sent one after the other, and the conversation that they make, if they make one."""
+    """Probes that are sent one after the other, and the conversation that they make.
+
+    Without one each is a conversation of its own: budgets that are kept for each conversation begin anew with it.
+    """
 
     probes: Iterable[Probe]
     conversation: str | None = None
@@ -76,7 +79,7 @@ class Asking:
         while (probe := turns(answer)) is not None:
             answer, error = None, None
             try:
-                with self._marked(probe, piece.conversation):
+                with self._marked(probe, piece):
                     answer = text_of(self.app(probe.query))
             except Exception as failure:
                 error = failure
@@ -89,7 +92,7 @@ class Asking:
             while (probe := turns(answer)) is not None:
                 answer, error = None, None
                 try:
-                    with self._marked(probe, piece.conversation):
+                    with self._marked(probe, piece):
                         answer = text_of(await self.app(probe.query))
                 except Exception as failure:
                     error = failure
@@ -101,11 +104,11 @@ class Asking:
             for piece in pieces:
                 group.create_task(self._piece_async(piece, turn))
 
-    def _marked(self, probe: Probe, talk: str | None) -> ExitStack:
+    def _marked(self, probe: Probe, piece: Piece) -> ExitStack:
         stack = ExitStack()
         stack.enter_context(probing(self.report.run_id, self.arm, probe))
-        if talk is not None:
-            stack.enter_context(conversation(talk))
+        alone = f"{self.report.run_id}/{self.arm}/{probe.probe_id}"
+        stack.enter_context(conversation(piece.conversation or alone))
         return stack
 
     def _note(self, probe: Probe, error: Exception | None) -> None:

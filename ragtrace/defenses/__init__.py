@@ -15,13 +15,37 @@ from ragtrace.plugins import scan
 if TYPE_CHECKING:
     from ragtrace.defense import Defense
     from ragtrace.defenses.dp_retrieval import DPRetrieval
+    from ragtrace.defenses.dp_top_k import DPTopK
     from ragtrace.defenses.entity_substitution import EntitySubstitution
+    from ragtrace.defenses.local_dp_entities import LocalDPEntities
     from ragtrace.defenses.paraphrase import Paraphrase
+    from ragtrace.defenses.presidio_mask import PresidioMask
+    from ragtrace.defenses.prompt_hardening import PromptHardening
     from ragtrace.defenses.prompt_modifying import PromptModifying
+    from ragtrace.defenses.query_block import QueryBlock
     from ragtrace.defenses.regex_mask import RegexMask
     from ragtrace.defenses.rerank import Rerank
+    from ragtrace.defenses.similarity_threshold import SimilarityThreshold
+    from ragtrace.defenses.sparse_vote import SparseVote
+    from ragtrace.defenses.summarised_context import SummarisedContext
 
-__all__ = ["DPRetrieval", "EntitySubstitution", "Paraphrase", "PromptModifying", "RegexMask", "Rerank", "load"]
+__all__ = [
+    "DPRetrieval",
+    "DPTopK",
+    "EntitySubstitution",
+    "LocalDPEntities",
+    "Paraphrase",
+    "PresidioMask",
+    "PromptHardening",
+    "PromptModifying",
+    "QueryBlock",
+    "RegexMask",
+    "Rerank",
+    "SimilarityThreshold",
+    "SparseVote",
+    "SummarisedContext",
+    "load",
+]
 
 
 def load() -> dict[str, type[Defense]]:

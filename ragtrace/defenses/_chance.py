@@ -1,7 +1,8 @@
-"""Where the defenses' randomness comes from."""
+"""Where the defenses' randomness comes from, and the numbers that govern it."""
 
 from __future__ import annotations
 
+import math
 import random
 
 from ragtrace.errors import UsageError
@@ -15,6 +16,16 @@ def check_seed(seed: int | None) -> int | None:
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise UsageError(f"seed={seed!r}; expected an int for a reproducible audit, or None for fresh randomness")
     return seed
+
+
+def positive(name: str, value: float) -> float:
+    """``value`` as a float, if it is a finite number above 0.
+
+    :raises UsageError: for anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UsageError(f"{name}={value!r}; expected a finite number > 0")
+    return float(value)
 
 
 def source(seed: int | None, query: str) -> random.Random:

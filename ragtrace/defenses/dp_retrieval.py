@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ragtrace.defense import Defense
-from ragtrace.defenses._chance import check_seed, source
+from ragtrace.defenses._chance import check_seed, positive, source
 from ragtrace.errors import UsageError
 from ragtrace.types import Document
 
@@ -28,6 +28,7 @@ class DPRetrieval(Defense):
       composition, again for each further query. No budget is kept here.
 
     Floating-point Laplace samples have gaps that leak as well (Mironov, CCS 2012). The generated text is not touched.
+    Where a guarantee is wanted, see :class:`~ragtrace.defenses.DPTopK`.
 
     It does what Mind the Hook (arXiv 2608.09001, Table I) audits as **DP-R** at its one active hook, with ε ∈ {1, 5}
     there. Nearest with a proof: DP-RAG (arXiv 2412.19291) and per-document privacy filters (arXiv 2511.07637).
@@ -53,8 +54,8 @@ class DPRetrieval(Defense):
         seed: int | None = None,
         higher_is_better: bool | None = None,
     ) -> None:
-        self.epsilon = _positive("epsilon", epsilon)
-        self.sensitivity = _positive("sensitivity", sensitivity)
+        self.epsilon = positive("epsilon", epsilon)
+        self.sensitivity = positive("sensitivity", sensitivity)
         if not 0 < self.sensitivity / self.epsilon < math.inf:
             raise UsageError(f"sensitivity / epsilon = {sensitivity!r} / {epsilon!r} is no finite positive noise scale")
         if higher_is_better not in (None, True, False):
@@ -65,7 +66,7 @@ class DPRetrieval(Defense):
     def on_retrieval(self, query: str, documents: list[Document]) -> list[Document]:
         """New documents with noisy scores, best first; the ones given are not touched."""
         scored = [(i, d.score) for i, d in enumerate(documents) if d.score is not None and not math.isnan(d.score)]
-        chance, rate = source(self.seed, query), self.epsilon / self.sensitivity
+        chance, rate = source(self.seed, query), self._epsilon_now() / self.sensitivity
         # the difference of two exponential variables of one rate has the Laplace distribution of scale 1/rate
         noisy = [
             replace(documents[i], score=score + chance.expovariate(rate) - chance.expovariate(rate))
@@ -80,16 +81,14 @@ class DPRetrieval(Defense):
             ranked[i] = document
         return ranked
 
+    def _epsilon_now(self) -> float:
+        """The ε of the request being made."""
+        return self.epsilon
+
 
 def _higher_is_better(scores: Sequence[float]) -> bool:
     """Read from documents that come best first: do scores fall more often than they rise?"""
     return sum((a > b) - (a < b) for a, b in pairwise(scores)) >= 0
-
-
-def _positive(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise UsageError(f"{name}={value!r}; expected a finite number > 0")
-    return float(value)
 
 
 DEFENSE = DPRetrieval

@@ -7,7 +7,6 @@ as ``ragtrace.attacks.s2mia`` and the other attacks say; its models are replaced
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,8 +123,10 @@ def _report(
     design: Design, prepared: Sequence[Prepared], database: Path, out: Path, console: Console, notes: list[str]
 ) -> None:
     """Scores what is stored, prints the tables and writes them."""
-    from ragtrace.papers.s2mia import conduct, show
-    from ragtrace.papers.s2mia.tables import Results, prices, tables
+    from ragtrace.papers import printing
+    from ragtrace.papers.s2mia import conduct
+    from ragtrace.papers.s2mia.figure import figure_2
+    from ragtrace.papers.s2mia.tables import Results, tables
     from ragtrace.score import score
     from ragtrace.store import open as open_store
 
@@ -133,20 +134,10 @@ def _report(
         for one in prepared:
             conduct.weigh(db, design, one.cell, console.print)
             score(db, conduct.run_id(design, one.cell), conduct.metrics(design))
-        results = Results(db, design)
-        made, utility = list(tables(results)), prices(results)
-        show.figure_2(db, design, out / "figure2.svg")
-    show.to_console(made, utility, console)
-    _write(out / "tables.md", show.to_markdown(made, utility, notes))
-    _write(out / "tables.json", show.to_json(made, utility, notes))
+        made = list(tables(Results(db, design)))
+        figure_2(db, design, out / "figure2.svg")
+    printing.to_console(made, console)
+    printing.write(out / "tables.md", printing.to_markdown("S²MIA (arXiv 2406.19234), Tables 1 to 4", made, notes))
+    printing.write(out / "tables.json", printing.to_json(made, notes))
     for note in notes:
         console.print(note)
-
-
-def _write(file: Path, text: str) -> None:
-    """Whole or not at all, for its owner alone."""
-    temporary = file.with_suffix(f"{file.suffix}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(text)
-    temporary.replace(file)

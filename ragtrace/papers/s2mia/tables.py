@@ -5,15 +5,15 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ragtrace.papers.printing import MISSING, Entry, Number, Table, none_of
 from ragtrace.papers.s2mia.conduct import run_id
 from ragtrace.papers.s2mia.plan import Cell, Design
 
 if TYPE_CHECKING:
     import duckdb
 
-MISSING = "not run"
 RETRIEVERS = {"DPR": "dpr", "Contriever": "contriever"}
 METRICS = {  # the paper's row → (metric without its curve, attack whose probes it reads)
     "Loss Attack": ("loss", "likelihood"),
@@ -43,33 +43,6 @@ NOT_PRINTED = (  # what follows each table's own rows: row, metric, attack, arm
     ("control: BLEU, no retrieval", "bleu", "s2mia", "no_retrieval"),
     ("control: BLEU, index without target", "bleu", "s2mia", "without_target"),
 )
-
-
-class Number(NamedTuple):
-    """One of our numbers; ``value`` is ``None`` where there is none, and ``note`` says why."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    readable: str = MISSING
-    note: str = MISSING
-
-
-class Entry(NamedTuple):
-    """A row: its labels, ours beside the paper's values (in the order of ``columns``)."""
-
-    labels: tuple[str, ...]
-    ours: tuple[Number, ...]
-    paper: tuple[tuple[float, ...], ...]
-
-
-class Table(NamedTuple):
-    """A table of the paper with ours; a column has one number of ours and one or more of the paper's."""
-
-    title: str
-    labels: tuple[str, ...]
-    columns: tuple[str, ...]
-    rows: tuple[Entry, ...]
 
 
 class Results:
@@ -103,7 +76,7 @@ def published() -> dict[str, Any]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    """Tables 1 to 4."""
+    """Tables 1 to 4, and what the defenses of Table 4 cost."""
     paper = published()
     yield from _table_1(results, paper)
     rows = []
@@ -120,6 +93,7 @@ def tables(results: Results) -> Iterator[Table]:
         rows.append(_four(results, label, results.cell("natural_questions", RETRIEVERS[label]), "", values))
     yield Table("Table 3: the retriever, natural_questions", ("retriever",), _FOUR, tuple(rows))
     yield _table_4(results, paper)
+    yield utility(results)
 
 
 _FOUR = ("T ROC AUC", "T PR AUC", "M ROC AUC", "M PR AUC")
@@ -167,21 +141,18 @@ def _table_4(results: Results, paper: dict[str, Any]) -> Table:
     return Table("Table 4: defenses", ("defense", "curve"), names, tuple(rows))
 
 
-class Price(NamedTuple):
-    """What an arm costs: utility beside privacy."""
-
-    dataset: str
-    arm: str
-    numbers: tuple[Number, ...]
-
-
 UTILITY = ("utility_token_f1", "utility_exact_match", "utility_refusal_rate")
 
 
-def prices(results: Results) -> list[Price]:
+def utility(results: Results) -> Table:
     """F1, exact match and refusals of the answers to plain questions, in the arms of Table 4."""
-    return [
-        Price(dataset, arm, tuple(results.get(results.cell(dataset), metric, "qa", arm) for metric in UTILITY))
+    rows = [
+        Entry(
+            (dataset, arm),
+            tuple(results.get(results.cell(dataset), metric, "qa", arm) for metric in UTILITY),
+            none_of(UTILITY),
+        )
         for dataset in results.design.datasets
         for arm in ("none", *ARMS.values())
     ]
+    return Table("Utility beside privacy: answers to plain questions", ("dataset", "arm"), UTILITY, tuple(rows))
