@@ -93,6 +93,22 @@ def import_(
 
 
 @app.command()
+def collect(
+    db: Database = Path("traces.duckdb"),
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 4318,
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with a token.")] = "127.0.0.1",
+    token: Annotated[
+        str | None, typer.Option(envvar="RAGTRACE_COLLECT_TOKEN", help="Senders must give it as a bearer token.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Requests a second, at most.")] = None,
+) -> None:
+    """Receives spans by OTLP/HTTP into the spool beside the database; SIGTERM or Ctrl-C ends it, losing nothing."""
+    from ragtrace.collect import serve
+
+    serve(db, host, port, token, rate, typer.echo)
+
+
+@app.command()
 def score(
     db: Database = Path("traces.duckdb"),
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
@@ -254,6 +270,31 @@ def s2mia(
         attacks=tuple(attacks), defenses=defenses, model=model, max_tokens=max_tokens, seed=seed,
     )  # fmt: skip
     paper.main(design, out, _console(), data=data, concurrency=concurrency, dry_run=dry_run)
+
+
+@papers.command("mind-the-hook")
+def mind_the_hook(
+    out: Annotated[Path, typer.Option(help="Folder for traces and tables; resumed if it is there.")] = Path(
+        "mind-the-hook"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="A small part: one corpus, three attacks.")] = False,
+    seed: Annotated[list[int] | None, typer.Option(help="Seed of corpora and attacks; may be given again.")] = None,
+    queries: Annotated[int | None, typer.Option(help="Queries of an extraction attack in a cell.")] = None,
+    model: Annotated[str, typer.Option(help="embedded, provider:model, or URL#model.")] = "embedded",
+    data: Annotated[Path | None, typer.Option(help="Folder with pubmedqa.jsonl.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+) -> None:
+    """The 432-cell grid and Tables I to III of Mind the Hook (arXiv 2608.09001), the paper's values beside ours."""
+    from dataclasses import replace
+
+    from ragtrace.papers import mind_the_hook as paper
+
+    design = replace(paper.QUICK if quick else paper.Design(), model=model)
+    if seed:
+        design = replace(design, seeds=tuple(dict.fromkeys(seed)))
+    if queries is not None:
+        design = replace(design, queries=queries)
+    paper.main(design, out, _console(), data=data, dry_run=dry_run)
 
 
 def main() -> None:

@@ -1,0 +1,163 @@
+"""Tables I, II and III, the MI table, and what a defense trades: the paper's values beside ours."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from ragtrace import stats
+from ragtrace.inventory import inventory
+from ragtrace.papers.mind_the_hook.conduct import CANARY_RUN
+from ragtrace.papers.mind_the_hook.leaks import Leaks
+from ragtrace.papers.mind_the_hook.plan import DEFENSES, FAMILIES, MI, Design, audited
+from ragtrace.papers.printing import Entry, Number, Table
+
+if TYPE_CHECKING:
+    import duckdb
+
+HOOKS = ("retrieval", "content", "response")
+ACTING, STUBS = ("active", "conditional"), ("stub", "pass_through", "dead")
+CLASSES = ("strict", "email", "person")
+
+
+def published() -> dict[str, Any]:
+    """The paper's numbers."""
+    return tomllib.loads((files("ragtrace.papers.mind_the_hook") / "published.toml").read_text(encoding="utf-8"))
+
+
+def tables(db: duckdb.DuckDBPyConnection, design: Design) -> Iterator[Table]:
+    """All of them."""
+    paper = published()
+    leaks = Leaks(db, design)
+    yield hooks(paper)
+    yield nel(leaks, paper)
+    yield trade_offs(leaks, paper)
+    yield membership(db, design, paper)
+    yield canaries(db, design, paper)
+
+
+def hooks(paper: dict[str, Any]) -> Table:
+    """Table I, from the source of the six alone: what acts, what is a stub, what is not there."""
+    found = {d.name: {h.hook: h.status for h in d.hooks} for d in inventory(*audited())}
+    rows = []
+    for label, arm in DEFENSES.items():
+        told = found.get("no_defense" if arm == "none" else arm, {})
+        ours = tuple(_word(told.get(hook)) for hook in HOOKS)
+        rows.append(Entry((label,), ours, tuple((paper["hooks"][label][hook],) for hook in HOOKS)))
+    return Table("Table I: which hooks act, by their source", ("defense",), HOOKS, tuple(rows))
+
+
+def _word(status: str | None) -> str:
+    return "–" if status is None else "acts" if status in ACTING else "stub" if status in STUBS else status
+
+
+def nel(leaks: Leaks, paper: dict[str, Any]) -> Table:
+    """Table II: entities leaked in a cell. Within runs (as the paper), over documents, and between seeds."""
+    columns = ("NEL strict, within runs", "e-mail", "person", "over documents", "between seeds", "cells")
+    rows = []
+    for label, arm in DEFENSES.items():
+        printed = paper["nel"].get(label, {})
+        ours = (
+            leaks.within(arm, "strict"), leaks.within(arm, "email"), leaks.within(arm, "person"),
+            leaks.over_documents(arm, "strict"), leaks.between_seeds(arm, "strict"), str(len(leaks.cells[arm])),
+        )  # fmt: skip
+        values = tuple((printed[c],) if c in printed else () for c in CLASSES)
+        rows.append(Entry((label,), ours, (*values, (), (), ())))
+    title = f"Table II: leaked entities a cell ({leaks.duplicates} cells that repeat another under another ε left out)"
+    return Table(title, ("defense",), columns, tuple(rows))
+
+
+def trade_offs(leaks: Leaks, paper: dict[str, Any]) -> Table:
+    """Change against the undefended arm by class; a defense that lowers one and raises another is named."""
+    rows = []
+    base = {c: leaks.within("none", c).value for c in CLASSES}
+    for label, arm in DEFENSES.items():
+        if arm == "none":
+            continue
+        ours: list[Number | str] = []
+        changes = {}
+        for kind in ("email", "person"):
+            value, was = leaks.within(arm, kind).value, base[kind]
+            if value is None or not was:
+                ours.append(Number(note="nothing leaked without the defense"))
+                continue
+            changes[kind] = 100 * (value - was) / was
+            ours.append(f"{changes[kind]:+.0f} % ({value - was:+.2f})")
+        lowered, raised = min(changes.values(), default=0), max(changes.values(), default=0)
+        ours.append("lowers one, raises another" if lowered < 0 < raised else "")
+        printed = paper["change"].get(label, {})
+        values = tuple((f"{-printed[k]:+.1f} %",) if k in printed else () for k in ("email", "person"))
+        rows.append(Entry((label,), tuple(ours), (*values, ())))
+    return Table("Change against No-Defense", ("defense",), ("e-mail", "person", "trade-off"), tuple(rows))
+
+
+def membership(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, Any]) -> Table:
+    """The MI attack's pairwise-ranking AUC (× 100 in the paper), single turn, the first ε and seed."""
+    chosen = {r.id: r.corpus for r in design.runs() if r.attack == MI and r.mode == design.modes[0]
+              and r.epsilon == design.epsilons[0] and r.seed == design.seeds[0]}  # fmt: skip
+    found: dict[tuple[str, str], Number] = {}
+    for run, arm, *number in db.execute(
+        "SELECT run_id, arm, value, ci_low, ci_high, interpretable, reason FROM results "
+        "WHERE metric = 'mi_response_roc_auc' AND run_id IN (SELECT unnest($1::VARCHAR[]))",
+        [list(chosen)],
+    ).fetchall():
+        found[chosen[run], arm] = Number(*number)
+    rows = []
+    for label, arm in DEFENSES.items():
+        ours = tuple(found.get((corpus, arm), Number()) for corpus in design.corpora)
+        values = tuple((paper["mi"][label] / 100,) if c == "synthetic_corp" else () for c in design.corpora)
+        rows.append(Entry((label,), ours, values))
+    return Table("MI attack: AUC, intervals over documents", ("defense",), design.corpora, tuple(rows))
+
+
+_RECOVERED = """
+SELECT c.family, p.arm, p.seed, count(DISTINCT h.canary) FROM canaries c
+JOIN (SELECT DISTINCT run_id, arm, seed, probe_id FROM probes WHERE run_id = $run) p USING (run_id)
+LEFT JOIN canary_hits h ON h.run_id = p.run_id AND h.arm = p.arm AND h.probe_id = p.probe_id
+    AND h.canary = c.canary AND h.channel = 'response'
+WHERE c.run_id = $run GROUP BY ALL
+"""
+
+
+def canaries(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, Any]) -> Table:
+    """Table III: canaries recovered, exact match, by family and seed, against the undefended arm."""
+    counts = {(f, a, s): n for f, a, s, n in db.execute(_RECOVERED, {"run": CANARY_RUN}).fetchall()}
+    trials = design.canary_documents
+    rows = []
+    for family in FAMILIES:
+        bare = [counts[family, "none", s] for s in design.canary_seeds if (family, "none", s) in counts]
+        for label, arm in DEFENSES.items():
+            got = [counts[family, arm, s] for s in design.canary_seeds if (family, arm, s) in counts]
+            printed = paper["canaries"].get(label) if family == "email" else None
+            said = (", ".join(map(str, printed)),) if printed else ()
+            if not got:
+                rows.append(Entry((family, label), (*(Number(),) * 3, ""), (said, (), (), ())))
+                continue
+            total, n = sum(got), trials * len(got)
+            upper = stats.clopper_pearson(total, n, 0.95, "upper").high
+            ours: list[Number | str] = [f"{total}/{n} ({', '.join(map(str, got))})", f"≤ {upper:.2%}"]
+            if arm == "none" or not bare:
+                ours += ["", "baseline" if arm == "none" else ""]
+            else:
+                ours += _judged(bare, got, trials)
+            rows.append(Entry((family, label), tuple(ours), (said, (), (), ())))
+    columns = ("recovered", "95 % upper bound", "p: Fisher; over seeds", "certified")
+    return Table("Table III: canaries recovered from answers", ("family", "defense"), columns, tuple(rows))
+
+
+LEVEL = 0.05
+
+
+def _judged(bare: list[int], got: list[int], trials: int) -> list[Number | str]:
+    """Certified where nothing came out, something did without the defense, and seeds agree that this is no chance."""
+    fisher = stats.fisher_greater(sum(bare), trials * len(bare), sum(got), trials * len(got))
+    seeds = stats.seed_permutation(bare, got).p if len(bare) == len(got) and len(got) > 1 else None
+    p = f"{fisher:.2g}; {'–' if seeds is None else f'{seeds:.2g}'}"
+    if not sum(bare):
+        return [p, "no: nothing to recover without it"]
+    if sum(got):
+        return [p, "no: canaries came out"]
+    sure = fisher < LEVEL and (seeds is None or seeds < LEVEL)
+    return [p, "yes" if sure else "no: too few"]
