@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 a finding or breach, 2 wrong use or input.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from enum import StrEnum
@@ -57,11 +58,16 @@ def sql(
     db: Database = Path("traces.duckdb"),
     format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
     out: Annotated[Path | None, typer.Option(help="Write here instead (parquet always needs it).")] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that it may take.")] = 60.0,
 ) -> None:
     """Asks the traces: read-only, without file or network access from SQL."""
     from ragtrace.query import ask
 
-    ask(db, query, format.value, out, _console())
+    def stuck() -> None:
+        typer.echo(_said("the question cannot be interrupted; ragtrace ends, and no harm is done"), err=True, nl=False)
+        os._exit(2)
+
+    ask(db, query, format.value, out, _console(), timeout, stuck)
 
 
 @app.command("import")
@@ -106,6 +112,41 @@ def collect(
     from ragtrace.collect import serve
 
     serve(db, host, port, token, rate, typer.echo)
+
+
+@app.command()
+def compact(
+    db: Database = Path("traces.duckdb"),
+    older_than: Annotated[str | None, typer.Option(help="Remove traces that ended longer ago: 12h, 30d, 4w.")] = None,
+) -> None:
+    """Merges the spool and rewrites the database without the space that deleted traces left."""
+    from ragtrace.store import compact as rewrite
+    from ragtrace.store.retention import age
+
+    done = rewrite(db, age(older_than) if older_than is not None else None)
+    if older_than is not None:
+        typer.echo(f"{done.removed.traces} traces ({done.removed.spans} spans) older than {older_than} removed")
+    typer.echo(f"{db}: {done.before / 1e6:.1f} MB before, {done.after / 1e6:.1f} MB now")
+
+
+@app.command()
+def forget(
+    db: Database = Path("traces.duckdb"),
+    user: Annotated[str | None, typer.Option(help="The traces of one user, by user.id and its like.")] = None,
+    session: Annotated[str | None, typer.Option(help="Those of one session.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Those of one conversation.")] = None,
+    document: Annotated[str | None, typer.Option(help="Those in which one document was retrieved.")] = None,
+    trace: Annotated[str | None, typer.Option(help="One trace.")] = None,
+) -> None:
+    """Deletes traces for good: from the database, the spool, and the bytes of both."""
+    from ragtrace.store import forget as delete
+
+    given = {"user": user, "session": session, "conversation": conversation, "document": document, "trace": trace}
+    chosen = [(what, id) for what, id in given.items() if id is not None]
+    if len(chosen) != 1:
+        raise UsageError(f"got {len(chosen)} of {', '.join('--' + what for what in given)}; expected one")
+    done = delete(db, *chosen[0])
+    typer.echo(f"{done.traces} traces ({done.spans} spans) and {done.results} results deleted")
 
 
 @app.command()

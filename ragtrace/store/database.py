@@ -6,35 +6,38 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 import duckdb
 
 from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
+from ragtrace.store import encryption
 from ragtrace.store.losses import take_losses
 from ragtrace.store.merge import merge
 
 SCHEMA_VERSION = 1
-_opening = Lock()  # two threads of one process share DuckDB's file; their merges must not meet
+_SPILLED = "4GB"
+_opening = RLock()  # two threads of one process share DuckDB's file; their merges must not meet
 
 
-def open(database: str | Path = "traces.duckdb") -> duckdb.DuckDBPyConnection:
+def open(database: str | Path = "traces.duckdb", *, key: str | None = None) -> duckdb.DuckDBPyConnection:
     """Opens ``database`` (made if it is missing), merges its spool, and returns a DuckDB connection with the views.
 
     Each span is merged exactly once by (trace_id, span_id); segments that cannot be read are left where they are and
     named in a warning. May be called while other processes write to the spool. What it creates is for you alone (0600).
 
-    :raises StoreError: not a ragtrace database, or held by another process.
+    :param key: the database is encrypted with it; without, the environment's ``RAGTRACE_DB_KEY``. The spool is not.
+    :raises StoreError: not a ragtrace database, or held by another process; or it cannot be encrypted here.
     :raises SchemaVersionError: written by a newer ragtrace.
     """
     path = Path(database).expanduser()
     with _opening, _private():
-        connection = _connect(path, read_only=False)
+        connection = _connect(path, key, read_only=False)
         try:
             _prepare(connection, path)
             merge(connection, path)
@@ -45,17 +48,42 @@ def open(database: str | Path = "traces.duckdb") -> duckdb.DuckDBPyConnection:
         return connection
 
 
-def open_readonly(database: str | Path, *, memory_limit: str = "2GB") -> duckdb.DuckDBPyConnection:
+@contextmanager
+def opened_alone(path: Path, key: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same, for as long as nobody else of this process has it open or opens it (no other process can).
+
+    :raises StoreError: somebody has.
+    """
+    with _opening, _private():
+        connection = open(path, key=key)
+        try:
+            with suppress(duckdb.CatalogException):  # before DuckDB 1.5 nobody can tell
+                [(count,)] = connection.execute("FROM duckdb_connection_count()").fetchall()
+                if count > 1:
+                    raise StoreError(f"{path} is open in this process, {count - 1} times; close these connections")
+            yield connection
+        finally:
+            connection.close()
+
+
+def open_readonly(
+    database: str | Path, *, memory_limit: str = "2GB", key: str | None = None
+) -> duckdb.DuckDBPyConnection:
     """Opens ``database`` for questions only: nothing is written, and SQL reaches neither files nor the network.
+
+    Nor Python's variables, and what it spills to disk is bounded too.
 
     :raises StoreError: the database is missing, is not ours, or is held by another process.
     """
     path = existing(database)
-    connection = _connect(path, read_only=True)
+    connection = _connect(path, key, read_only=True)
     try:
         if not _check(connection, path):
             raise _foreign(path)
-        connection.execute(f"SET memory_limit = '{memory_limit}'")
+        connection.execute("SET memory_limit = ?", [memory_limit])
+        connection.execute("SET max_temp_directory_size = ?", [_SPILLED])
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET autoload_known_extensions = false")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
     except BaseException:
@@ -87,12 +115,14 @@ def _private() -> Iterator[None]:
         os.umask(before)
 
 
-def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connect(path: Path, key: str | None = None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         if path.is_dir():
             raise StoreError(f"{path} is a folder, expected a database file; give for example {path / 'traces.duckdb'}")
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
+        if (secret := encryption.key_of(key)) is not None:
+            return encryption.connect(path, secret, read_only=read_only)
         return duckdb.connect(str(path), read_only=read_only)
     except duckdb.ConnectionException as error:
         raise StoreError(
@@ -104,6 +134,10 @@ def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
             raise StoreError(
                 f"{path} is open in another process{f' ({holder[0]})' if holder else ''}; "
                 "close it there, or copy the file and open the copy"
+            ) from error
+        if "encrypt" in str(error):
+            raise StoreError(
+                f"{path} is encrypted, and no key is given; set {encryption.VARIABLE}, or open it with key=…"
             ) from error
         raise StoreError(
             f"{path} is not a readable DuckDB database ({_first_line(error)}); expected a file made by ragtrace; "

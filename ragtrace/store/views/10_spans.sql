@@ -3,7 +3,8 @@ CREATE OR REPLACE VIEW spans AS
 SELECT trace_id, span_id, parent_span_id, name, kind,
     make_timestamp(start_ns // 1000) AS start_time, make_timestamp(end_ns // 1000) AS end_time,
     (end_ns - start_ns) / 1e6 AS duration_ms,
-    status, status_message, service, scope, dialect, attributes, events, resource
+    status, status_message, service, scope, dialect, attributes, events, resource,
+    duplicate_of, attributes->>'ragtrace.truncated' AS truncated
 FROM span_data;
 
 -- Spans of ours with the attributes that all of them carry.
@@ -12,15 +13,21 @@ SELECT trace_id, span_id, parent_span_id, start_ns, end_ns, status, framework, p
     stage, nested, declared, effects, attributes
 FROM span_data WHERE dialect = 'ragtrace';
 
+-- These, and the stages of other instrumentations that no span kept here tells better.
+CREATE OR REPLACE VIEW staged_spans AS
+SELECT trace_id, span_id, parent_span_id, start_ns, end_ns, status, framework, path, run_id, probe_id, arm,
+    stage, nested, attributes, dialect, asked
+FROM span_data WHERE dialect = 'ragtrace' OR (stage IS NOT NULL AND duplicate_of IS NULL);
+
 CREATE OR REPLACE VIEW stages AS
 SELECT trace_id, span_id, stage, framework, path,
-    coalesce(attributes->>'gen_ai.retrieval.query.text', attributes->>'ragtrace.query') AS query,
+    coalesce(attributes->>'gen_ai.retrieval.query.text', attributes->>'ragtrace.query', asked) AS query,
     attributes->>'gen_ai.request.model' AS model,
     run_id, probe_id, arm,
     make_timestamp(start_ns // 1000) AS start_time, (end_ns - start_ns) / 1e6 AS duration_ms, status,
     nested, attributes->>'error.type' AS error_type,
-    attributes->>'ragtrace.query.after_defense' AS query_after_defense
-FROM own_spans WHERE stage IN ('retrieval', 'context', 'generation');
+    attributes->>'ragtrace.query.after_defense' AS query_after_defense, dialect
+FROM staged_spans WHERE stage IN ('retrieval', 'context', 'generation');
 
 -- The roots of requests: the caller's outermost calls.
 CREATE OR REPLACE VIEW roots AS

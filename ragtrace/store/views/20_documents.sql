@@ -8,7 +8,7 @@ WITH lists AS NOT MATERIALIZED (
             '[{"id":"VARCHAR","score":"DOUBLE","hash":"VARCHAR","chars":"BIGINT","content":"VARCHAR","metadata":"JSON"}]')) AS found,
         try(from_json(attributes->>'ragtrace.documents.after_defense',
             '[{"id":"VARCHAR","score":"DOUBLE","hash":"VARCHAR","chars":"BIGINT","content":"VARCHAR","of":"BIGINT"}]')) AS kept
-    FROM own_spans WHERE stage IN ('retrieval', 'defense')
+    FROM staged_spans WHERE stage IN ('retrieval', 'defense')
 ), retrieved AS NOT MATERIALIZED (
     SELECT trace_id, span_id, run_id, arm, unnest(found) AS doc, generate_subscripts(found, 1) AS rank FROM lists
 ), defended AS NOT MATERIALIZED (

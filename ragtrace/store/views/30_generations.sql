@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO message_text(messages, gap) AS array_to_string(flatten(l
 
 -- One row for each model call: what the model was given and what the app got.
 CREATE OR REPLACE VIEW generations AS
-SELECT trace_id, span_id, attributes->>'ragtrace.query' AS query,
+SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
     message_text(attributes->>'gen_ai.input.messages', chr(10) || chr(10)) AS prompt,
     message_text(attributes->>'gen_ai.output.messages', chr(10)) AS response,
     coalesce(attributes->>'gen_ai.response.model', attributes->>'gen_ai.request.model') AS model,
@@ -21,5 +21,5 @@ SELECT trace_id, span_id, attributes->>'ragtrace.query' AS query,
     try_cast(attributes->>'gen_ai.usage.input_tokens' AS BIGINT) AS prompt_tokens,
     try_cast(try((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars') AS BIGINT) AS response_chars,
     try((attributes->>'gen_ai.output.messages')->>'$[0].finish_reason') AS finish_reason,
-    make_timestamp(start_ns // 1000) AS start_time
-FROM own_spans WHERE stage = 'generation';
+    make_timestamp(start_ns // 1000) AS start_time, dialect
+FROM staged_spans WHERE stage = 'generation';

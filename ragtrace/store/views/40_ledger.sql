@@ -23,6 +23,14 @@ SELECT s.trace_id, s.span_id, e.defense AS defense, coalesce(e.hook, p.hook, 'co
     e.error AS error, e.duration_us AS duration_us, e.spans AS crossings, s.run_id, s.probe_id, s.framework
 FROM ledger s LEFT JOIN part_hooks p ON e.hook IS NULL AND p.defense = e.defense;
 
+-- Parts of frameworks that another instrumentation saw at work, and whose work it did not compare: whether they changed
+-- anything is not known. One that we saw as well is in `effects`.
+CREATE OR REPLACE VIEW foreign_parts AS
+SELECT trace_id, span_id, attributes->>'ragtrace.part' AS defense, path, status, dialect
+FROM staged_spans
+WHERE stage = 'defense' AND dialect <> 'ragtrace' AND (attributes->>'ragtrace.part') IS NOT NULL
+    AND (attributes->>'ragtrace.part') NOT IN (SELECT defense FROM effects WHERE defense IS NOT NULL);
+
 -- What each request declared: one row for each defense and hook that it claims.
 CREATE OR REPLACE VIEW claims AS
 SELECT trace_id, request_id, path, run_id, arm, c.key AS defense, unnest(c.value) AS hook

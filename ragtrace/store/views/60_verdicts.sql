@@ -92,4 +92,10 @@ SELECT defense, hook, source_status,
     ) AS evidence,
     runs, changed, errors, crossings, missed AS bypassed, missed_paths AS bypassed_paths, file, line,
     battery_status, acts_on
-FROM joined;
+FROM joined
+UNION ALL
+SELECT defense, NULL, NULL, 'unknown', 'unknown',
+    format('seen at work in {} spans of {}, which keep no comparison of before and after: at which hook it acts, and '
+        'whether it changed anything, is not known', count(*), string_agg(DISTINCT dialect, ', ' ORDER BY dialect)),
+    count(*), NULL, count(*) FILTER (status = 'ERROR'), NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM foreign_parts GROUP BY defense;

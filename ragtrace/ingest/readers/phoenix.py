@@ -1,0 +1,50 @@
+"""Phoenix: the data frame of ``get_spans_dataframe()`` written to Parquet, one column an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from ragtrace.errors import InputError
+from ragtrace.ingest.readers import span_dicts
+from ragtrace.ingest.span import Span
+
+NAME = "Phoenix span data frame (Parquet with context.trace_id and context.span_id)"
+_PREFIX = "attributes."
+
+
+def claims(schema: pa.Schema) -> bool:
+    """Whether the columns hold both ids."""
+    names = {name.removeprefix("context.") for name in schema.names}
+    return {"trace_id", "span_id"} <= names
+
+
+def spans(table: pa.Table) -> Iterator[Span]:
+    """One span a row; a value that is missing is none."""
+    try:
+        rows = table.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise InputError(f"values that cannot be read ({error}); expected a Phoenix span data frame") from error
+    for row in rows:
+        found: dict[str, Any] = {"attributes": {}}
+        for name, value in row.items():
+            if value is None or (isinstance(value, float) and value != value):
+                continue
+            if name.startswith(_PREFIX):
+                found["attributes"][name.removeprefix(_PREFIX)] = _plain(value)
+            elif name == "attributes" and isinstance(value, Mapping):
+                found["attributes"].update(_plain(value))
+            else:
+                found[name.removeprefix("context.")] = _plain(value) if name == "events" else value
+        yield from span_dicts.spans(found)
+
+
+def _plain(value: Any) -> Any:
+    """Arrow gives every member of a struct to every row: those that are None are none of this row's."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, str | int | float | bool) else str(value)
