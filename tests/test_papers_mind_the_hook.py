@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from papers_models import Parrot, in_place
 from rich.console import Console
 
 import ragtrace
-from ragtrace import models, retrievers
-from ragtrace.embedded import GenerationCache
 from ragtrace.errors import InputError, UsageError
 from ragtrace.papers import mind_the_hook as paper
 from ragtrace.papers.mind_the_hook import tables
@@ -31,34 +24,9 @@ SMALL = replace(
 )  # fmt: skip
 
 
-class Parrot(BaseChatModel):
-    """Repeats what it is given."""
-
-    stop_after: int = 10**9
-    calls: list[int] = []
-
-    @property
-    def _llm_type(self) -> str:
-        return "parrot"
-
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
-        self.calls.append(1)
-        if len(self.calls) > self.stop_after:
-            raise KeyboardInterrupt
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(messages[-1].text)))])
-
-
 @pytest.fixture
 def parrot(monkeypatch: pytest.MonkeyPatch) -> Parrot:
-    model = Parrot(cache=GenerationCache(), calls=[])
-
-    @contextmanager
-    def chat(name: str, **_: Any) -> Iterator[models.Chat]:
-        yield models.Chat(model, "parrot", model.cache)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(models, "chat", chat)
-    monkeypatch.setattr(retrievers, "embedder", lambda name: DeterministicFakeEmbedding(size=16))
-    return model
+    return in_place(monkeypatch)
 
 
 def run(out: Path, design: Design = SMALL) -> dict[str, dict[str, Any]]:
