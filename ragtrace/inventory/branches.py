@@ -23,7 +23,8 @@ class Branches(Assignments):
         text, before = source(node), state.edits
         if (decided := self._always(node, state)) is not None:
             lost = branches[1] if decided else branches[0]
-            if isinstance(lost, list) and does_something(lost):
+            matters = does_something(lost) if isinstance(lost, list) else not isinstance(lost, ast.Name)
+            if matters:
                 state.unreachable += ((node.lineno, f"`{text}` is always {decided}"),)
             return [(decided, state)]
         known = state.facts.get(text)
@@ -91,6 +92,8 @@ class Branches(Assignments):
     def _always(self, node: ast.expr, state: State) -> bool | None:
         """The outcome of a test of the input that any input has: it is there, and it has a length."""
         if isinstance(node, ast.BoolOp):
+            if (settled := exclusive(node)) is not None:
+                return settled
             known = [self._always(v, state) for v in node.values]
             stops = isinstance(node.op, ast.Or)
             if stops in known:
@@ -162,6 +165,18 @@ class Branches(Assignments):
         given = state.env.get(node.id) if isinstance(node, ast.Name) else None
         # what a replacement leaves is empty as rarely as the input is
         return isinstance(given, Ref | Attr) or (isinstance(given, Made) and bool(_SUB.match(given.text)))
+
+
+def exclusive(node: ast.BoolOp) -> bool | None:
+    """``x != "a" or x != "b"``, which is always so, and ``x == "a" and x == "b"``, which never is."""
+    wanted: type[ast.cmpop] = ast.NotEq if isinstance(node.op, ast.Or) else ast.Eq
+    pairs = [
+        (source(v.left), v.comparators[0].value)
+        for v in node.values
+        if isinstance(v, ast.Compare) and isinstance(v.ops[0], wanted) and isinstance(v.comparators[0], ast.Constant)
+    ]
+    clash = any(a[0] == b[0] and a[1] != b[1] for a in pairs for b in pairs)
+    return isinstance(node.op, ast.Or) if clash else None
 
 
 def _version(node: ast.Compare) -> bool | None:

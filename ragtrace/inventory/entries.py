@@ -16,7 +16,7 @@ from ragtrace.inventory.arguments import AMBIGUOUS, takes_text
 from ragtrace.inventory.members import is_root, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.names import Names
-from ragtrace.inventory.roots import LANGCHAIN, LLAMA_INDEX
+from ragtrace.inventory.roots import LANGCHAIN, LLAMA_INDEX, in_framework
 from ragtrace.types import HOOKS, Hook
 
 Kind = Literal["ragtrace", "langchain", "llama_index", "duck"]
@@ -49,6 +49,7 @@ _METHODS: dict[str, tuple[Entry, ...]] = {
         Entry("response", "after_agent", "update"),
     ),
     "BaseNodePostprocessor": (Entry("documents", "_postprocess_nodes", "documents"),),
+    "TransformComponent": (Entry("documents", "__call__", "documents"),),
     "BaseQueryTransform": (Entry("query", "_run", "bundle"),),
     "BaseSynthesizer": (Entry("response", "get_response", "answer"),),
     "parser": (Entry("response", "parse", "text"),),
@@ -90,6 +91,8 @@ def kind_of(cls: Class, names: Names) -> tuple[Kind, tuple[Entry, ...]] | None:
         wanted = "runnable" if names.protective(cls.name) else None
     else:
         wanted = root
+    if wanted == "TransformComponent" and _ingests(cls):
+        return None
     if wanted is not None:
         entries = tuple(e for e in _METHODS[wanted] if any(defined(v, cls.mro) for v in variants(e.method)))
         return ("llama_index" if root in LLAMA_INDEX else "langchain", entries) if entries else None
@@ -97,6 +100,13 @@ def kind_of(cls: Class, names: Names) -> tuple[Kind, tuple[Entry, ...]] | None:
         return None
     found = tuple(_duck(cls, names))
     return ("duck", found) if found else None
+
+
+def _ingests(cls: Class) -> bool:
+    """Whether it is one of LlamaIndex's own transformations, or derives from one: a parser, an embedding."""
+    return any(in_framework(c.module.path) if isinstance(c, Class) else c.rpartition(".")[2].startswith("Base")
+               or (c.startswith("llama_index") and not c.endswith(".TransformComponent")) for c in cls.mro
+               if not isinstance(c, str) or not is_root(c))  # fmt: skip
 
 
 def _duck(cls: Class, names: Names) -> Iterator[Entry]:
@@ -120,7 +130,13 @@ def _duck(cls: Class, names: Names) -> Iterator[Entry]:
 
 
 def _callable(node: ast.expr | FunctionNode) -> bool:
-    return isinstance(node, FunctionNode | ast.Lambda | ast.Name)
+    return isinstance(node, FunctionNode | ast.Lambda | ast.Name) or wrapped(node) is not None
+
+
+def wrapped(node: ast.expr | FunctionNode) -> ast.expr | None:
+    """What is inside ``staticmethod(…)``, where a class's attribute is set to that."""
+    made = isinstance(node, ast.Call) and source(node.func) == "staticmethod" and len(node.args) == 1
+    return node.args[0] if made and isinstance(node, ast.Call) else None
 
 
 def _abstract(node: FunctionNode, module: Module) -> bool:

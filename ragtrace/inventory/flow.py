@@ -20,7 +20,7 @@ from ragtrace.inventory.doomed import doom
 from ragtrace.inventory.loops import Loops
 from ragtrace.inventory.members import MAX_PATHS, Paths, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module, needed
-from ragtrace.inventory.values import Cell, Condition, Const, Func, Handler, Ref, State, Sym, Vague, Value
+from ragtrace.inventory.values import Cell, Condition, Const, Func, Handler, Made, Ref, State, Sym, Vague, Value
 
 _MERGE_FROM = 12  # below it, each path keeps how it was reached, to be told
 YIELDED = "<yielded>"
@@ -138,7 +138,12 @@ class Flow(Loops):
         return [("next", state, NOTHING, 0)]  # pass, import, global, assert …
 
     def _Expr(self, node: ast.Expr, state: State) -> list[Outcome]:
-        return self._next(self._later(node.value, state) or self.eval(node.value, state))
+        paths = self._later(node.value, state) or self.eval(node.value, state)
+        if isinstance(node.value, ast.BinOp | ast.JoinedStr):
+            for value, s in paths:
+                if isinstance(value, Made) and value.kind == "new":  # made, and held by nothing
+                    s.edits += ((value.line, value.text),)
+        return self._next(paths)
 
     def lazy(self, node: ast.expr, state: State) -> str | None:
         """``generator`` for what runs only when it is consumed, ``coroutine`` for what runs only when awaited."""

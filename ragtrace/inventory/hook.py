@@ -5,15 +5,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ragtrace.inventory.edits import selects, writes
-from ragtrace.inventory.entries import Entry, variants
+from ragtrace.inventory.entries import Entry, variants, wrapped
 from ragtrace.inventory.flow import Flow
 from ragtrace.inventory.members import TooComplexError, source
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.starts import asked, hook_of, outcome, start
-from ragtrace.inventory.values import Condition, Judgement, Made, State, Value, judge
+from ragtrace.inventory.trial import GiveUpError, Subject, trial
+from ragtrace.inventory.tried import acting, idle
+from ragtrace.inventory.values import Condition, Const, Judgement, Made, State, Value, judge
 
 if TYPE_CHECKING:
     from ragtrace.inventory.source import Status
@@ -23,6 +26,11 @@ _INTENT = re.compile(
     r"(?i)nois|mask|redact|clean|scrub|sanit|anonym|pseud|filter|safe|protect|perturb|rank|shuffl|sorted|rewrit|replac"
     r"|encrypt|hidden|censor|kept|keep|modif|processed|private"
 )
+_CHOOSES = re.compile(
+    r"(?:Filter|[Rr]ank|Reorder|Cutoff|Select|Threshold|Dedup|Drop|TopK|Shuffl|Gate|Score|Similarity)"
+    r"|\b(?i:drops?|filters?|re-?ranks?|keeps only|re-?orders?)\b"
+)
+"""What the name or docstring of a part that changes nothing says it is for: to choose, not to rewrite."""
 _COUNTS = re.compile(r"(?i)len|count|num|^n_|match|found")
 _MARKER = re.compile(
     r"\b(?:TODO|FIXME|XXX|NotImplemented)\b"
@@ -40,6 +48,8 @@ def examine(
     :param flags: what a live object holds in its attributes.
     """
     default = "content" if entry.hook == "documents" else "prompt" if entry.hook == "model" else entry.hook
+    bare = None if isinstance(node, FunctionNode) else wrapped(node)
+    node = bare if bare is not None else node
     if isinstance(node, ast.Name) and owner is not None and isinstance(own := owner.methods.get(node.id), FunctionNode):
         node = own
     if isinstance(node, ast.Name):
@@ -52,7 +62,7 @@ def examine(
         return [(default, ("unknown", f"cannot tell: it is set to `{source(node)}`"))]
     hook = hook_of(entry, node) if entry.shape == "duck" else default
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
-    static = owner is None or any(source(d) == "staticmethod" for d in decorators)
+    static = owner is None or bare is not None or any(source(d) == "staticmethod" for d in decorators)
     state = start(entry, hook, node, static)
     if state is None:
         return [(hook, ("unknown", "cannot tell: it takes its input by a signature that is not that of the hook"))]
@@ -71,12 +81,15 @@ def examine(
     if paths is None:
         names = ", ".join(f"`@{source(d)}`" for d in decorators)
         return [(hook, ("unknown", f"cannot tell: {names} may replace what the hook returns"))]
-    verdict = _decide(node, flow, [(outcome(entry, value, s, inputs), s) for value, s in paths])
+    outcomes = [(outcome(entry, value, s, inputs), s) for value, s in paths]
+    held = {k: v.value for k, v in (flags or {}).items() if isinstance(v, Const)}
+    subject = Subject(entry, "response" if entry.shape == "model" else hook, node, owner, module, mro, held)
+    verdict = _tried(subject, flow, outcomes)
     if entry.hook == "documents":
         return [(documents_hook(flow, verdict[0]), verdict)]
     if entry.shape != "model":
         return [(hook, verdict)]
-    before = _decide(node, flow, [(asked(s), s) for _, s in paths if s.sent])
+    before = _tried(replace(subject, hook="prompt"), flow, [(asked(s), s) for _, s in paths if s.sent])
     both = [("prompt", before), ("response", verdict)]
     acting = [(h, v) for h, v in both if v[0] in ("active", "conditional", "unknown")]
     if acting or before[0] == verdict[0] == "pass_through":
@@ -86,12 +99,42 @@ def examine(
     return both[:1] if lost else both[1:] if verdict[0] == "dead" else both
 
 
+def _tried(subject: Subject, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:
+    """What the paths say, and what a trial on samples adds to it."""
+    verdict = _decide(subject.node, flow, outcomes)
+    try:
+        return _settled(verdict, subject, flow, outcomes)
+    except (Exception, GiveUpError):  # as where the paths are followed: what the paths say stands
+        return verdict
+
+
+def _settled(verdict: Verdict, subject: Subject, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:
+    found = trial(subject, once=verdict[0] == "active")
+    if found is None:
+        return verdict
+    if found.acts:
+        return acting(verdict, found, subject)
+    if not found.still:
+        return verdict
+    states = [s for _, s in outcomes]
+    inert = _inert(subject.node, flow, states, {"same"}) if states else verdict
+    return idle(verdict, found, subject, [e for s in states for e in s.edits], inert)
+
+
 def documents_hook(flow: Flow, status: str) -> str:
     """``content`` or ``retrieval``, for a part that is given documents. See :mod:`~ragtrace.inventory.entries`."""
     if any(writes(function) for function, _ in flow.followed):
         return "content"
-    chooses = any(selects(function) for function, _ in flow.followed)
+    owner = flow.frame.owner
+    chooses = any(selects(function) for function, _ in flow.followed) or bool(
+        owner and _CHOOSES.search(_said(owner, flow))
+    )
     return "retrieval" if status in ("active", "conditional") or chooses else "content"
+
+
+def _said(owner: Class, flow: Flow) -> str:
+    nodes = [owner.node, *(f for f, _ in flow.followed[:1] if isinstance(f, FunctionNode))]
+    return " ".join([owner.name, *(ast.get_docstring(n) or "" for n in nodes)])
 
 
 def _decide(node: FunctionNode | ast.Lambda, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:

@@ -123,7 +123,9 @@ class Known(Lookups):
             return [(Tup(counted, each=True), state)]
         if name in ("map", "filter") and len(args) == 2:
             return self._map(name, node, args, state)
-        if name in ("reversed", "sorted", "min", "max", "heapq.nlargest", "heapq.nsmallest", "random.sample"):
+        if name in ("min", "max"):
+            return [(self.made("new", values, node, state), state)]
+        if name in ("reversed", "sorted", "heapq.nlargest", "heapq.nsmallest", "random.sample"):
             return [(self._edited(self.made("new", values, node, state), state), state)]
         if name in ("dataclasses.replace", "copy.replace") and args:
             return [(self._replaced(args[0], kw, node, state), state)]

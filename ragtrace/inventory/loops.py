@@ -22,7 +22,8 @@ class Loops(Branches):
     def _For(self, node: ast.For | ast.AsyncFor, state: State) -> list[Outcome]:
         found: list[Outcome] = []
         for iterable, s in self.eval(node.iter, state):
-            if isinstance(iterable, Const) and iterable.value == ():
+            nothing = isinstance(iterable, Tup) and not iterable.items
+            if nothing or (isinstance(iterable, Const) and iterable.value == ()):
                 s.unreachable += ((node.lineno, f"`{source(node.iter)}` is always empty"),)
                 found += self.block(node.orelse, s)
                 continue

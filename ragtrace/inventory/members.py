@@ -10,7 +10,7 @@ from typing import TypeVar
 from ragtrace.inventory.constants import literal, setting
 from ragtrace.inventory.fields import LISTS
 from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.roots import MODELS, is_framework_root
+from ragtrace.inventory.roots import FRAMEWORKS, MODELS, is_framework_root
 from ragtrace.inventory.values import (
     Attr,
     Cell,
@@ -37,11 +37,7 @@ Paths = list[tuple[Value, State]]
 
 UNROLLED = 6  # items of a list of functions that are followed one by one
 MAX_STEPS = 40_000
-
-
 MAX_PATHS = 192
-
-
 _LIMITS = ((6_000, MAX_PATHS), (12_000, 32), (20_000, 8), (1 << 60, 2))  # (up to so many steps, so many paths)
 
 
@@ -101,8 +97,10 @@ class Members:
 
     def global_value(self, name: str) -> Value:
         """What a name of the module, or one it imports, stands for."""
-        place = self.frame.module.look_up(name)
-        if place is None:
+        origin, short = self.frame.module.imports.get(name, ("", None))
+        framed = short and short[:1].isupper() and origin.startswith(FRAMEWORKS)
+        place = None if framed else self.frame.module.look_up(name)
+        if place is None:  # nothing in sight, or a framework's class, which is read where it matters
             return Sym(name)
         module, original = place
         if original in module.optional:

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ragtrace.inventory.finding import findable, locate
 from ragtrace.inventory.notebooks import code_of
@@ -243,6 +244,8 @@ class Library:
 
     modules: dict[Path, Module | UnreadableError] = field(default_factory=dict)
     found: dict[tuple[str, Path], Path | None] = field(default_factory=dict)
+    machine: Any = None
+    """What tries hooks of these files out, made when it is first asked for."""
 
     def load(self, path: Path) -> Module:
         """Parses a file.

@@ -12,6 +12,7 @@ from re import _parser  # type: ignore[attr-defined]  # isort: skip  # what `re`
 
 _REGEX = re.compile(r"\\[bdswBDSW](?![a-z]{2})|\[[\w.%+-]{3,}\][+*{]|\(\?[:i]")
 _TEMPLATE = re.compile(r"\\g<(\w+)>|\\(\d)|(.)", re.DOTALL)
+_LAID_OUT = re.compile(r"^\s*\n[ \t]+\S|\n[ \t]*[^\n]*[ \t]#[ \t]")
 _BACKSPACE = 8  # what "\b" is without the r before it; no text has one
 _CONSUMES = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "RANGE", "CATEGORY"}
 
@@ -25,6 +26,8 @@ def impossible(pattern: str, flags: int = 0) -> bool:
             tree = _parser.parse(pattern, flags)
     except (re.error, RecursionError, OverflowError):
         return False
+    if "\n" in pattern and _LAID_OUT.search(pattern) and not tree.state.flags & re.VERBOSE:
+        return True  # written over several lines, as only re.VERBOSE allows
     return _fails(tree, bool(tree.state.flags & re.MULTILINE))
 
 

@@ -91,9 +91,9 @@ class Reader:
                 acting = next((h for h, fs in both.items() if any(acts(f) for f in fs)), next(iter(both)))
                 both = {acting: [replace(f, hook=acting) for fs in both.values() for f in fs]}
             for hook, pair in both.items():
-                if len(pair) == 2 and acts(pair[0]) and in_framework(pair[1].file) and not in_framework(pair[0].file):
-                    why = f"{pair[0].reason}; but `{names[1]}` is the framework's own"
-                    pair = [replace(pair[0], reason=why)]
+                if len(pair) == 2 and in_framework(pair[1].file) and not in_framework(pair[0].file):
+                    note = f"; but `{names[1]}` is the framework's own" if acts(pair[0]) else ""
+                    pair = [replace(pair[0], reason=pair[0].reason + note)]
                 found.setdefault(hook, []).append(_paired(pair, names))
         if kind == "llama_index":
             found = {h: f for h, f in found.items() if not _is_frameworks_own(f)}

@@ -11,7 +11,7 @@ LANGCHAIN = frozenset(
     "BaseTransformOutputParser BaseCumulativeTransformOutputParser StrOutputParser Runnable "
     "RunnableSerializable".split()
 )
-LLAMA_INDEX = frozenset("BaseNodePostprocessor BaseQueryTransform BaseSynthesizer".split())
+LLAMA_INDEX = frozenset("BaseNodePostprocessor BaseQueryTransform BaseSynthesizer TransformComponent".split())
 
 MODELS = (LANGCHAIN | LLAMA_INDEX | {"BaseModel", "BaseSettings"}) - {"AgentMiddleware"}
 """Roots whose subclasses take their annotated attributes as parameters."""

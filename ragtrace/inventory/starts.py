@@ -63,22 +63,22 @@ def start(entry: Entry, hook: str, node: FunctionNode | ast.Lambda, static: bool
     defaults = dict(zip(reversed(names), reversed(spec.defaults), strict=False))
     defaults |= {a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None}
     every = [*names, *(a.arg for a in spec.kwonlyargs)]
-    if entry.shape == "ragtrace" and not every and spec.vararg:  # *args
-        position, _ = _RAGTRACE[hook]
+    if entry.shape in ("ragtrace", "duck") and not every and spec.vararg:  # *args
+        position = _RAGTRACE[hook][0] if entry.shape == "ragtrace" else 0
         ref = state.new(Cell("text") if hook in ("query", "response") else Cell("list", space=0))
         state.env[spec.vararg.arg] = Tup((*(Sym(f"argument {i}") for i in range(position)), ref))
         state.env |= {a.arg: Map(()) for a in (spec.kwarg,) if a}
         return state
-    guarded = _guarded(entry, hook, node, names, every)
-    if not guarded:
+    held = guarded(entry, hook, node, names, every)
+    if not held:
         return None
     for name in every:
         default = defaults.get(name)
-        extra = isinstance(default, ast.Constant) and names[:1] != [name] and name not in guarded
+        extra = isinstance(default, ast.Constant) and names[:1] != [name] and name not in held
         extra = extra and (entry.shape == "ragtrace" and (name not in names or names.index(name) > _RAGTRACE[hook][0]))
         state.env[name] = Const(default.value) if extra and isinstance(default, ast.Constant) else Sym(name)
     state.env |= {a.arg: Sym(a.arg) for a in (spec.vararg, spec.kwarg) if a}
-    for name, cell in guarded.items():
+    for name, cell in held.items():
         ref = state.new(cell)
         if cell.kind == "list":
             state.cells[ref.cell] = replace(cell, space=ref.cell)
@@ -90,7 +90,7 @@ def start(entry: Entry, hook: str, node: FunctionNode | ast.Lambda, static: bool
     return state
 
 
-def _guarded(
+def guarded(
     entry: Entry, hook: str, node: FunctionNode | ast.Lambda, names: list[str], every: list[str]
 ) -> dict[str, Cell]:
     """The parameters that the hook may change, and what each is."""

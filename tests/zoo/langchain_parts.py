@@ -294,7 +294,7 @@ TRUTH = {
     "StripsMetadata": {"content": "active"},
     "ReversedOrder": {"retrieval": "active"},
     "ZipsWithScores": {"retrieval": "active"},
-    "TunedFilter": {"content": "stub"},
+    "TunedFilter": {"retrieval": "stub"},
     "RedactInput": {"prompt": "conditional"},
     "RedactAllInput": {"prompt": "active"},
     "LooksOnly": {"prompt": "pass_through"},

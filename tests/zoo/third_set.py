@@ -480,7 +480,7 @@ TRUTH = {
     "RebuiltAndLost": {"response": "dead"},
     "RedactingParser": {"response": "active"},
     "ScoreRounder": {"retrieval": "active"},
-    "EmptyBlock": {"content": "pass_through"},
+    "EmptyBlock": {"retrieval": "pass_through"},
     "MaskCopy": {"content": "active"},
     "FirstOnly": {"retrieval": "conditional"},
 }

@@ -5,6 +5,7 @@ the frameworks that carry text; of all else it knows nothing, and gives up where
 files, no network, no clock, and counts its steps.
 """
 
-from ragtrace.inventory.trial.run import Trial, trial
+from ragtrace.inventory.trial.run import Subject, Trial, trial
+from ragtrace.inventory.trial.things import GiveUpError
 
-__all__ = ["Trial", "trial"]
+__all__ = ["GiveUpError", "Subject", "Trial", "trial"]

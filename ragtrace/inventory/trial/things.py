@@ -1,4 +1,4 @@
-"""What the interpreter has values for beside Python's own: classes and objects in sight, and what it knows nothing of."""
+"""The interpreter's values beside Python's own: classes and objects in sight, and what it knows nothing of."""
 
 from __future__ import annotations
 
@@ -75,6 +75,13 @@ class Namespace:
 
     def __deepcopy__(self, memo: Any) -> Namespace:
         return self
+
+
+class Deferred:
+    """What a framework's module imports: read when it is first asked for."""
+
+    def __init__(self, base: str, name: str, module: Module) -> None:
+        self.base, self.name, self.module = base, name, module
 
 
 class Later:
@@ -248,3 +255,33 @@ class Dispatch:
             self.known.append((self.machine.eval(told.annotation, kind.scope), kind))
             return kind
         return lambda f: self.register(kind, f)
+
+
+def own(function: Any) -> Any:
+    """Marks a function that the interpreter itself has made: it may be given anything."""
+    function.own = True
+    return function
+
+
+class Chain:
+    """``RunnableLambda``, and several one after the other."""
+
+    own = True
+
+    def __init__(self, steps: list[Any]) -> None:
+        self.steps = steps
+
+    def __or__(self, other: Any) -> Chain:
+        return Chain([*self.steps, *(other.steps if isinstance(other, Chain) else [other])])
+
+    def invoke(self, value: Any, *_: Any, **__: Any) -> Any:
+        for step in self.steps:
+            value = step.invoke(value) if isinstance(step, Instance) else step(value)
+            value = value.run() if isinstance(value, Later) else value
+        return value
+
+    def ainvoke(self, value: Any, *_: Any, **__: Any) -> Later:
+        return Later(lambda: self.invoke(value))
+
+    def batch(self, values: Any, *_: Any, **__: Any) -> list[Any]:
+        return [self.invoke(v) for v in values]
