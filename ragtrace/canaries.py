@@ -144,6 +144,20 @@ def plant_corpus(
     )
 
 
+def unplant(documents: Sequence[Document]) -> tuple[Document, ...]:
+    """Copies of the documents without the sentences that :func:`plant` puts in, whatever the canary; others are kept.
+
+    A sentence is known by its wording and by the shape of what stands in it: a made-up word is no word of any language.
+    White space that ended a document without a second sentence does not come back.
+    """
+    return tuple(replace(document, content=_planted().sub("", document.content)) for document in documents)
+
+
+def unplant_corpus(corpus: Corpus) -> Corpus:
+    """The corpus as it was before :func:`plant_corpus`."""
+    return replace(corpus, members=unplant(corpus.members), non_members=unplant(corpus.non_members), canaries=())
+
+
 def scan(text: str, canaries: Iterable[Canary]) -> list[Canary]:
     """The canaries that occur literally in ``text``."""
     return [c for c in canaries if c.text in text]
@@ -217,6 +231,22 @@ def _insert(content: str, sentence: str, rng: random.Random) -> str:
         return f"{content.rstrip()} {sentence}"
     at = start + rng.choice(ends)
     return f"{content[:at]} {sentence}{content[at:]}"
+
+
+@cache
+def _planted() -> re.Pattern[str]:
+    """A planted sentence with the blank before it."""
+    word = f"(?:(?:{'|'.join(ONSETS)})[{''.join(VOWELS)}]){{3}}[{''.join(CODAS)}]"
+    name = f"(?=[A-Z])(?i:{word})"
+    shapes = {
+        "email": f"{word}@{word}\\.(?:{'|'.join(TLDS)})",
+        "person": f"{name} {name}",
+        "phone": r"\(\d{3}\) 555-\d{4}",
+        "id": r"[B-DF-HJ-NP-TV-XZ]{3}-\d{8}",
+        "phrase": f"{word}(?: {word}){{3}}",
+    }
+    sentences = (re.escape(FAMILIES[family][1]).replace(r"\{\}", shape) for family, shape in shapes.items())
+    return re.compile(f" (?:{'|'.join(sentences)})")
 
 
 def _check_families(families: Sequence[str]) -> None:
