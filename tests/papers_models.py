@@ -14,6 +14,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from ragtrace import models, retrievers
 from ragtrace.embedded import GenerationCache
+from ragtrace.papers.s2mia import conduct
 
 
 class Parrot(BaseChatModel):
@@ -44,5 +45,6 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> Parrot:
         yield models.Chat(model, "parrot", model.cache)  # type: ignore[arg-type]
 
     monkeypatch.setattr(models, "chat", chat)
-    monkeypatch.setattr(retrievers, "embedder", lambda name: DeterministicFakeEmbedding(size=16))
+    for module in (retrievers, conduct):
+        monkeypatch.setattr(module, "embedder", lambda name: DeterministicFakeEmbedding(size=16))
     return model

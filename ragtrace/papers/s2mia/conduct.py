@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragtrace import attacks, audit, likelihood
@@ -12,7 +13,7 @@ from ragtrace.asking import AuditReport
 from ragtrace.corpora import load as corpora
 from ragtrace.embedded.pipeline import rag
 from ragtrace.errors import InputError
-from ragtrace.papers.s2mia.plan import DATASETS, LIKELIHOOD, REWRITE, Cell, Design
+from ragtrace.papers.s2mia.plan import CURVES, DATASETS, LIKELIHOOD, REWRITE, SIMILARITIES, Cell, Design
 from ragtrace.retrievers import embedder
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ _EVERY = 500
 KINDS = {"context": None, "neighbour": "neighbourhood", "prefixed": "recall"}
 """Kind of likelihood → the attack that alone needs it."""
 METRICS = (
-    "bleu_roc_auc", "bleu_remaining_roc_auc", "cosine_roc_auc", "perplexity_roc_auc", "blind_roc_auc", "s2mia_*_auc",
+    "bleu_roc_auc", "bleu_remaining_roc_auc", "cosine_roc_auc", "perplexity_roc_auc", "blind_roc_auc",
     "utility_*",
 )  # fmt: skip
-"""What the tables show of S²MIA and of the controls; the other attacks bring their own."""
+"""What the tables show of single features and of the controls; the other attacks bring their own."""
 SYSTEM = "You are a helpful assistant. Answer from the context."
 
 
@@ -113,7 +114,12 @@ def metrics(design: Design) -> list[Metric | str]:
         m for name, attack in attacks.load().items() if name in design.attacks for m in getattr(attack, "metrics", ())
     ]
     more = [m for m in getattr(attacks.load()["rag_mia_prob"], "metrics", ()) if "rag_mia" in design.attacks]
-    return [*METRICS, *own, *more]
+    stems = ["s2mia", "s2mia_m"] + [
+        f"s2mia_{form}{similarity}{without}"
+        for form, similarity, without in product("tm", SIMILARITIES.values(), ("", "_without_perplexity"))
+        if similarity or without
+    ]
+    return [*METRICS, *(f"{stem}_{curve}" for stem in stems for curve in CURVES), *own, *more]
 
 
 def check(db: duckdb.DuckDBPyConnection, design: Design, prepared: Prepared) -> audit.Done:

@@ -23,6 +23,9 @@ SHARE = 5
 """The index has four times as many documents as there are targets on one side, as 80 % to 20 % wants it."""
 DATASETS = {"natural_questions": "nq", "triviaqa": "triviaqa"}
 """Name in the paper's tables → name of our corpus."""
+SIMILARITIES = {"BLEU": "", "Cosine": "_cosine", "Euclidean": "_euclidean", "Inner Product": "_inner_product"}
+CURVES = {"roc_auc": "ROC AUC", "pr_auc": "PR AUC"}
+"""Both as in the paper's tables → in the names of our metrics, and the other way round."""
 LIKELIHOOD = ("loss", "zlib_entropy", "min_k", "neighbourhood", "min_k_plus_plus", "recall")
 PAPER_ATTACKS = ("s2mia", "rag_mia", *LIKELIHOOD[:4])
 NEWER_ATTACKS = ("min_k_plus_plus", "recall", "difficulty_calibrated", "dcmi", "mba", "menta", "interrogation")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragtrace.papers.printing import MISSING, Entry, Number, Table, none_of
 from ragtrace.papers.s2mia.conduct import run_id
-from ragtrace.papers.s2mia.plan import Cell, Design
+from ragtrace.papers.s2mia.plan import CURVES, SIMILARITIES, Cell, Design
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,9 +24,7 @@ METRICS = {  # the paper's row → (metric without its curve, attack whose probe
     "S2MIA-T": ("s2mia", "s2mia"),
     "S2MIA-M": ("s2mia_m", "s2mia"),
 }
-SIMILARITIES = {"BLEU": "", "Cosine": "_cosine", "Euclidean": "_euclidean", "Inner Product": "_inner_product"}
 ARMS = {"Paraphrasing": "paraphrase", "Prompt Modifying": "prompt_modifying", "Re-ranking": "rerank"}
-CURVES = {"roc_auc": "ROC AUC", "pr_auc": "PR AUC"}
 NOT_PRINTED = (  # what follows each table's own rows: row, metric, attack, arm
     ("BLEU alone", "bleu", "s2mia", "none"),
     ("BLEU to what was not sent", "bleu_remaining", "s2mia", "none"),
