@@ -6,7 +6,8 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragtrace import audit
+from ragtrace import audit, likelihood
+from ragtrace.attacks._likelihood import ASKS as LIKELIHOOD
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,6 +24,11 @@ class _Round(NamedTuple):
     probes: list[Probe]
     sessions: list[audit.Session]
     requests: int
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What of it belongs into the run's manifest."""
+        return {"seed": self.seed, "members": len(self.corpus.members)}
 
 
 def _round(file: AuditFile, seed: int) -> _Round:
@@ -61,7 +67,7 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
         for one in drawn:
             report = audit.run(
                 file.ask(one.corpus.members), file.arms, one.probes, sessions=one.sessions, mode=file.mode,
-                tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | {"seed": one.seed},
+                tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | one.facts,
                 step=lambda _: progress.advance(bar), concurrency=file.concurrency,
                 resume=audit.Done(run),
             )  # fmt: skip
@@ -74,6 +80,9 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
         found = {d.name: d for d in file.defenses}.values()
         audit.store_inventory(db, inventory(*found))
         audit.store_battery(db, battery(*found))
+        if any(getattr(a, "probed_as", None) == LIKELIHOOD for a in file.attacks):
+            console.print("Scoring the targets' own texts with the embedded model.")
+            likelihood.fill(db, run)
         score(db, run)
         terminal.verdicts(db, console)
         terminal.results(db, console, run)

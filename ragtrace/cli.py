@@ -156,8 +156,12 @@ def score(
     metric: Annotated[
         list[str] | None, typer.Option(help="Only these metrics, by name or pattern ('s2mia_*'); may be given again.")
     ] = None,
+    likelihoods: Annotated[
+        bool, typer.Option("--likelihoods", help="First the targets' own texts, with the embedded model (minutes).")
+    ] = False,
 ) -> None:
     """Scores stored probes and prints verdicts and results."""
+    from ragtrace.likelihood import fill
     from ragtrace.report import terminal
     from ragtrace.score import score as score_store
     from ragtrace.store import existing
@@ -165,6 +169,10 @@ def score(
 
     console = _console()
     with open_store(existing(db)) as connection:
+        if likelihoods:
+            asked = "SELECT DISTINCT run_id FROM probes WHERE attack = 'likelihood' AND coalesce(run_id = ?, true)"
+            for (one,) in connection.execute(asked, [run]).fetchall():
+                fill(connection, one)
         written = score_store(connection, run, metric)
         terminal.verdicts(connection, console)
         if written:

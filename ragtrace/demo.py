@@ -107,7 +107,7 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
 
         report = audit.run(
             app, all_arms, asked, tracing=tracing, canaries=corpus.canaries,
-            facts={"corpus": corpus.name, "seed": seed, "model": embedded.MODEL},
+            facts={"corpus": corpus.name, "seed": seed, "model": embedded.MODEL, "members": len(corpus.members)},
             step=step,
         )  # fmt: skip
     tracing.shutdown()

@@ -29,7 +29,7 @@ def _of(language: str) -> list[str]:
 
 
 def test_every_block_has_a_language_that_is_executed_here() -> None:
-    assert {kind for kind, _ in BLOCKS} <= {"sh", "python", "sql", "text"}
+    assert {kind for kind, _ in BLOCKS} <= {"sh", "python", "sql", "text", "toml"}
     assert len(_of("sh")) == 2
     assert len(_of("python")) == 3
     assert len(_of("sql")) == 3
@@ -49,6 +49,13 @@ def test_python_and_sql_blocks(tmp_path: Path) -> None:
     ]
     assert {g["path"] for g in generations} == {"invoke", "stream"}
     assert {d["phase"] for d in documents} == {"retrieved", "in_prompt"}
+
+
+def test_the_audit_file(tmp_path: Path) -> None:
+    """Every name in it is known: a dry run builds corpus, attacks and arms, and asks nothing."""
+    (audit,) = _of("toml")
+    (tmp_path / "AUDIT.toml").write_text(audit)
+    assert "3 arms, 5 seeds: at most 1800 requests" in _run(["ragtrace", "audit", "AUDIT.toml", "--dry-run"], tmp_path)
 
 
 def test_the_example_says_what_the_readme_shows(tmp_path: Path) -> None:

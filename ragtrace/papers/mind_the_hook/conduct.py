@@ -61,13 +61,19 @@ class Bench:
         corpus = self.corpus(run.corpus, run.seed)
         attack: Any = self.design.attack(run.attack)
         adaptive = hasattr(attack, "session")
+        facts = {"members": len(corpus.members), "signature": signature(self.design, run.attack)}
         return audit.run(
             self.app(run.corpus, run.seed),
             self.design.arms(run),
             [] if adaptive else list(attack.probes(corpus, run.seed)),
             sessions=[partial(attack.session, corpus, run.seed)] if adaptive else (),
             tracing=tracing,
-            facts=run._asdict() | {"paper": "Mind the Hook", "signature": signature(self.design, run.attack)},
+            facts=run._asdict()
+            | {
+                "paper": "Mind the Hook",
+                "members": len(corpus.members),
+                "signature": signature(self.design, run.attack),
+            },
             step=step,
             resume=before,
             mode=run.mode,

@@ -89,7 +89,8 @@ def ask(
         design.arms(prepared.cell, rewriter(chat.model)),
         prepared.probes,
         tracing=tracing,
-        facts=design.facts(prepared.cell) | {"near_duplicates_removed": prepared.removed},
+        facts=design.facts(prepared.cell)
+        | {"near_duplicates_removed": prepared.removed, "members": len(prepared.corpus.members)},
         step=step,
         concurrency=concurrency,
         resume=before,
