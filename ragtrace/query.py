@@ -23,18 +23,32 @@ from ragtrace.record.spool import SUFFIX, spool_of
 from ragtrace.report.terminal import harmless, table
 from ragtrace.store import existing, open_readonly
 from ragtrace.store import open as open_store
+from ragtrace.store.limits import memory_limit, time_limit
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _ASKING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_MEMORY = 4 * 2**30
+_LARGEST = 2**30  # bytes of an answer
+_ROWS = 2_048
 _NARROWEST = 10  # characters a column needs to be read; with less, each row is shown as a table of its own
 
 
-def ask(database: Path, query: str, format: str, out: Path | None, console: Console) -> None:
-    """Merges what waits in the spool, then runs ``query`` on a read-only connection.
+def ask(
+    database: Path,
+    query: str,
+    format: str,
+    out: Path | None,
+    console: Console,
+    timeout: float = 60.0,
+    stuck: Callable[[], None] | None = None,
+) -> None:
+    """Merges what waits in the spool, then runs ``query`` on a read-only connection, for ``timeout`` seconds at most.
 
-    :raises UsageError: not one question, wrong SQL (with DuckDB's hint), or an answer that ``format`` cannot hold.
+    :param stuck: called where the query can then not be interrupted.
+    :raises UsageError: not one question, wrong SQL (with DuckDB's hint), one that takes too long or too much memory, or
+        an answer that ``format`` cannot hold.
     :raises StoreError: no database, or none that can be read.
     """
     if format == "parquet" and out is None:
@@ -43,7 +57,7 @@ def ask(database: Path, query: str, format: str, out: Path | None, console: Cons
     if not path.exists() or any(spool_of(path).glob(f"*{SUFFIX}")):
         open_store(path).close()
     with open_readonly(path) as connection:
-        answer = _answer(connection, query)
+        answer = _answer(connection, query, timeout, stuck)
     if format != "table" or out is not None:
         _write(answer, format, out)
         return
@@ -55,7 +69,24 @@ def ask(database: Path, query: str, format: str, out: Path | None, console: Cons
         console.print(table(("column", "value"), zip(answer.column_names, row, strict=True), f"row {number}"))
 
 
-def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+def _answer(
+    connection: duckdb.DuckDBPyConnection, query: str, timeout: float, stuck: Callable[[], None] | None
+) -> pa.Table:
+    with time_limit(connection, timeout, stuck) as clock:
+        try:
+            with memory_limit(_MEMORY):
+                return _asked(connection, query)
+        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:  # Arrow's while rows came
+            if clock.over:
+                raise UsageError(
+                    f"took longer than {timeout:g} s; ask for less, or give more time (--timeout)"
+                ) from error
+            if isinstance(error, MemoryError | duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
+                raise UsageError("needs more memory than a question may take; ask for less") from error
+            raise UsageError(str(error)) from error
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
     try:
         statements = connection.extract_statements(query)
         if len(statements) != 1:
@@ -64,10 +95,25 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
             raise UsageError(
                 f"got {statements[0].type.name}, expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN"
             )
-        return connection.sql(query).to_arrow_table()
+        return _read(connection.sql(query))
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
     except duckdb.Error as error:
         views = [v for (v,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()]
         raise UsageError(f"{error}\nviews: {', '.join(sorted(views))}") from error
+
+
+def _read(asked: duckdb.DuckDBPyRelation | None) -> pa.Table:
+    if asked is None:
+        raise UsageError("no answer; expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN")
+    batches, size = asked.to_arrow_reader(_ROWS), 0
+    found = []
+    for batch in batches:
+        size += batch.nbytes
+        if size > _LARGEST:
+            raise UsageError(f"the answer is larger than {_LARGEST} bytes; ask for less, for example with LIMIT")
+        found.append(batch)
+    return pa.Table.from_batches(found, batches.schema)
 
 
 def _write(answer: pa.Table, format: str, out: Path | None) -> None:
@@ -95,7 +141,11 @@ def _write_table(answer: pa.Table, stream: IO[bytes]) -> None:
 
 def _write_csv(answer: pa.Table, stream: IO[bytes]) -> None:
     columns = [column if _is_flat(column.type) else _as_json(column) for column in answer.columns]
-    pyarrow.csv.write_csv(pa.table(columns, names=answer.column_names), stream)
+    names = answer.column_names
+    if stream.isatty():
+        names = [harmless(name, None) for name in names]
+        columns = [_harmless(column) if pa.types.is_string(column.type) else column for column in columns]
+    pyarrow.csv.write_csv(pa.table(columns, names=names), stream)
 
 
 def _is_flat(kind: pa.DataType) -> bool:
@@ -104,6 +154,10 @@ def _is_flat(kind: pa.DataType) -> bool:
         or pa.types.is_string(kind)
         or pa.types.is_decimal(kind)
     )
+
+
+def _harmless(column: pa.ChunkedArray) -> pa.Array:
+    return pa.array((None if v is None else harmless(v, None) for v in column.to_pylist()), pa.string())
 
 
 def _as_json(column: pa.ChunkedArray) -> pa.Array:

@@ -124,7 +124,13 @@ class SpoolExporter(SpanExporter):
         }
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
-        table = pa.Table.from_pylist(rows, schema=segment_schema())
+        self.write(pa.Table.from_pylist(rows, schema=segment_schema()))
+
+    def write(self, table: Any) -> None:
+        """Writes a table of :func:`segment_schema` as one segment.
+
+        :raises OSError: it could not be written, and nothing of it is there.
+        """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._number += 1
         name = f"{time.time_ns():020d}-{os.getpid()}-{self.process}-{self._number}"

@@ -1,8 +1,8 @@
 """The analyst's side: one DuckDB file, filled from the spool, asked through views."""
 
-from ragtrace.store.compact import Compacted, compact
+from ragtrace.store.compacting import Compacted, compact
 from ragtrace.store.database import existing, open, open_readonly
-from ragtrace.store.forget import forget
+from ragtrace.store.forgetting import forget
 from ragtrace.store.merge import ImportReport, MergeReport, SegmentWarning, add, import_files
 
 __all__ = [
