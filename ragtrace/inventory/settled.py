@@ -6,10 +6,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ragtrace.inventory.branches import exclusive
+from ragtrace.inventory.invariants import Invariants
 from ragtrace.inventory.members import source
 from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.patterns import impossible
 from ragtrace.inventory.trial import Subject, Trial
 
 _PLAIN = frozenset("len bool any all isinstance getattr str int float list tuple set sorted".split())
@@ -85,16 +84,8 @@ class Settled:
             return told
         if test is None or isinstance(node, ast.comprehension):
             return ""
-        if isinstance(test, ast.BoolOp):
-            if exclusive(test) is way:
-                return f"`{source(test)}` (line {test.lineno}) is always {way}"
-            went = [{w for n, w in trial.parts if n is v} for v in test.values]
-            if all(len(w) == 2 for w in went):
-                return f"`{source(test)}` (line {test.lineno}) is always {way}"
-        sought = trial.sought.get(node, set())
-        if sought and all(s in trial.held or (isinstance(s, str) and impossible(s)) for s in sought):
-            return f"`{source(test)}` (line {test.lineno}) never finds what it looks for"
-        return ""
+        place = self._function(node)
+        return Invariants(self.mro, trial).never(test, way, place[0] if place else None, node)
 
     def in_loop(self, node: ast.AST) -> bool:
         """Whether a test is asked of each item of something."""

@@ -29,6 +29,15 @@ _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert, ast.Not: operator.not_,
 }  # fmt: skip
 _WIDEST = 100_000
+_ASKS = frozenset("len isinstance bool startswith endswith lower upper strip search match get isdigit count".split())
+
+
+def _asks(node: ast.AST) -> bool:
+    """Whether a part of an expression changes nothing."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name in _ASKS
+    return not isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom)
 
 
 class Expressions(Objects):
@@ -107,6 +116,8 @@ class Expressions(Objects):
             raise GiveUpError("something large")
         if isinstance(op, ast.Mod) and isinstance(a, str):
             self.checked(a.format, (), {})
+        if isinstance(op, ast.BitAnd):
+            self.meets(a, b)
         if isinstance(a, int) and a.bit_length() > 4096:
             raise GiveUpError("a large number")
         return ((_IN_PLACE.get(type(op)) if in_place else None) or _BINARY[type(op)])(a, b)
@@ -119,11 +130,24 @@ class Expressions(Objects):
 
     def e_BoolOp(self, node: ast.BoolOp, scope: Scope) -> Any:
         value: Any = None
-        for part in node.values:
+        for i, part in enumerate(node.values):
             value = self.eval(part, scope)
             if self.decided(part, value) is isinstance(node.op, ast.Or):
+                self._rest(node.values[i + 1 :], scope)
                 break
         return value
+
+    def _rest(self, parts: list[ast.expr], scope: Scope) -> None:
+        """What need not be asked any more is asked all the same, to know what it would say, if that does nothing."""
+        for part in parts if self.testing is not None else ():
+            if all(_asks(n) for n in ast.walk(part)):
+                known = dict(self.open)
+                try:
+                    self.decided(part, self.eval(part, scope))
+                except (Exception, GiveUpError):
+                    return
+                finally:
+                    self.open = known
 
     def e_Compare(self, node: ast.Compare, scope: Scope) -> Any:
         left = self.eval(node.left, scope)
@@ -133,6 +157,7 @@ class Expressions(Objects):
                 return Opaque("a comparison")
             if isinstance(op, ast.Is | ast.IsNot) and isinstance(left, Opaque) and right is None:
                 return Opaque("a comparison")
+            self.compared(node, op, left, right)
             if not _COMPARE[type(op)](left, right):
                 return False
             left = right

@@ -30,7 +30,8 @@ from ragtrace.inventory.trial.things import (
     Super,
 )
 
-_LOOKS = frozenset("search match fullmatch sub subn findall finditer replace count find translate".split())
+_LOOKS = frozenset("search match fullmatch sub subn findall finditer replace count find translate startswith endswith isdisjoint "
+                   "intersection".split())  # fmt: skip
 _PLAIN_KINDS = (str, int, float, bool, bytes, type(None))
 
 

@@ -13,7 +13,7 @@ from ragtrace.inventory.entries import Entry
 from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.trial.inputs import Case, Form, cases, certain, changed, is_long
 from ragtrace.inventory.trial.machine import Machine
-from ragtrace.inventory.trial.samples import texts, words_of
+from ragtrace.inventory.trial.samples import literals, texts, words_of
 from ragtrace.inventory.trial.things import Function, GiveUpError, Later, Opaque
 
 Result = Literal["changed", "same", "raised"]
@@ -36,8 +36,10 @@ class Trial:
     looked: dict[Any, bool] = field(default_factory=dict)
     """What was searched for, and whether it was found once."""
     sought: dict[ast.AST, set[Any]] = field(default_factory=dict)
-    """What was searched for by a test."""
-    held: frozenset[str] = frozenset()
+    """What was searched for by a test, or by the statement that sets a variable."""
+    alike: dict[ast.AST, tuple[set[Any], list[bool]]] = field(default_factory=dict)
+    """For comparisons of two values: some of them, and whether they were the same each time."""
+    held: frozenset[Any] = frozenset()
     """What was searched for in vain although samples hold it."""
     work: dict[int, str] = field(default_factory=dict)
     """Lines in which a text was replaced."""
@@ -87,6 +89,10 @@ class Trial:
             self.looked[what] = self.looked.get(what, False) or hit
         for node, whats in other.sought.items():
             self.sought.setdefault(node, set()).update(whats)
+        for node, (values, same) in other.alike.items():
+            own = self.alike.setdefault(node, (set(), [True]))
+            own[0].update(values)
+            own[1][0] = own[1][0] and same[0]
         self.work |= other.work
         self.spent |= other.spent
         self.raised += other.raised
@@ -124,6 +130,7 @@ def trial(subject: Subject, once: bool = False) -> Trial | None:
     assert isinstance(machine, Machine)
     machine.where = module.path
     words = words_of(subject.classes, subject.node, module)
+    machine.constants = frozenset(literals(subject.classes, subject.node, module))
     told = texts(words, structured="json" in module.imports)
     best: Trial | None = None
     forms = cases(machine, subject.entry, subject.hook, subject.node, subject.static, told, words, module)
@@ -136,9 +143,16 @@ def trial(subject: Subject, once: bool = False) -> Trial | None:
             break
     if best is not None:
         best.sure = certain(subject.entry, subject.hook, subject.node, subject.static)
-        missed = {what for what, hit in best.looked.items() if not hit and isinstance(what, str)}
-        best.held = frozenset(w for w in missed if any(w in t or _found(w, t) for t in told))
+        best.held = frozenset(w for w, hit in best.looked.items() if not hit and _holds(w, told))
     return best
+
+
+def _holds(what: Any, told: list[str]) -> bool:
+    """Whether a sample has what was searched for in vain."""
+    if isinstance(what, tuple):
+        how, text = what
+        return text in told if how == "is" else any(isinstance(text, str) and getattr(t, how)(text) for t in told)
+    return any(what in t or _found(what, t) for t in told)
 
 
 def _found(pattern: str, text: str) -> bool:
@@ -195,7 +209,7 @@ def _form(
                     continue
                 raise
             found.add(Trial([result], [machine.took], machine.parts, machine.open, machine.looked, machine.sought,
-                            work=machine.work, spent=machine.spent, raised=machine.raised))  # fmt: skip
+                            machine.alike, work=machine.work, spent=machine.spent, raised=machine.raised))  # fmt: skip
             total += machine.steps
             if total > _MOST or (once and found.acts):
                 break

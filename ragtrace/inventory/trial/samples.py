@@ -37,13 +37,13 @@ def texts(words: list[str], structured: bool) -> list[str]:
         found += [word, f"{word} {PLAIN}"]
     if structured:
         found.append(json.dumps({"answer": RICH, "text": PLAIN} | {w: RICH for w in words if w.isidentifier()}))
-    return [*dict.fromkeys(found), LONG]
+    return [*dict.fromkeys(found), f"  {PLAIN}\n\n {PLAIN} \n", LONG]
 
 
 def words_of(mro: list[Class | str], node: ast.AST, module: Module) -> list[str]:
     """Texts that the code of a hook may look for: its literals, and matches of its patterns."""
     found: dict[str, None] = {}
-    for text in _literals(mro, node, module):
+    for text in literals(mro, node, module):
         for made in samples(text) if _SPECIAL.search(text) else [text]:
             if 0 < len(made) <= 80 and not _CONTROL.search(made):
                 found.setdefault(made)
@@ -52,7 +52,8 @@ def words_of(mro: list[Class | str], node: ast.AST, module: Module) -> list[str]
     return list(found)[:_MOST]
 
 
-def _literals(mro: list[Class | str], node: ast.AST, module: Module) -> Iterator[str]:
+def literals(mro: list[Class | str], node: ast.AST, module: Module) -> Iterator[str]:
+    """The texts in the code of a hook, and in what it names."""
     pending: list[tuple[ast.AST, Module]] = [(node, module)]
     pending += [(c.node, c.module) for c in mro if isinstance(c, Class)]
     seen: set[int] = set()

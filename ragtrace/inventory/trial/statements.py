@@ -49,7 +49,11 @@ class Statements(Expressions):
         self.eval(node.value, scope)
 
     def s_Assign(self, node: ast.Assign, scope: Scope) -> None:
-        value = self.eval(node.value, scope)
+        self.setting.append(node)
+        try:
+            value = self.eval(node.value, scope)
+        finally:
+            self.setting.pop()
         for target in node.targets:
             self.assign(target, value, scope)
 

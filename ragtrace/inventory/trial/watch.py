@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,11 @@ from ragtrace.inventory.trial.natives import checked
 from ragtrace.inventory.trial.things import GiveUpError, Opaque
 
 STEPS = 30_000
-_KEPT = frozenset("open parts sought spent coins took looked raised work steps testing line".split())
+_KEPT = frozenset("open parts alike sought spent coins took looked raised work steps testing line".split())
 _REPLACES = frozenset("sub subn replace translate".split())
+_MEETS = frozenset("isdisjoint intersection".split())
+_LISTED = 60  # words of a collection that are looked for one by one
+_GIVEN = frozenset("id id_ role type".split())  # what samples have few kinds of
 
 
 class Watch:
@@ -35,7 +38,11 @@ class Watch:
         self.looked: dict[Any, bool] = {}
         """What was searched for, and whether it was found once."""
         self.sought: dict[ast.AST, set[Any]] = {}
-        """What was searched for by a test."""
+        """What was searched for by a test, or by the statement that sets a variable."""
+        self.alike: dict[ast.AST, tuple[set[Any], list[bool]]] = {}
+        """For comparisons of two values: which there were, and whether they were the same each time."""
+        self.constants: frozenset[str] = frozenset()
+        """The texts in the code."""
         self.work: dict[int, str] = {}
         """Lines where a text was replaced, other than for a test or a log."""
         self.spent: set[ast.AST] = set()
@@ -45,18 +52,21 @@ class Watch:
         self.handling: list[BaseException] = []
         self.yielded: list[list[Any]] = []
         self.testing: ast.AST | None = None
+        self.setting: list[ast.AST] = []
+        """The statements under way that set a variable."""
         self.line = 0
 
     def fresh(self, coins: dict[ast.AST, bool]) -> None:
         """Forgets all, for another series of runs."""
         self.coins, self.open, self.parts, self.sought, self.spent = coins, {}, set(), {}, set()
+        self.alike = {}
         self.begin()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """What happens meanwhile belongs to no run: a module is read."""
         kept = {k: v for k, v in vars(self).items() if k in _KEPT}
-        self.open, self.parts, self.sought, self.spent, self.coins = {}, set(), {}, set(), {}
+        self.open, self.parts, self.sought, self.spent, self.coins, self.alike = {}, set(), {}, set(), {}, {}
         self.took, self.looked, self.raised, self.work, self.steps = set(), {}, [], {}, 0
         try:
             yield
@@ -69,6 +79,7 @@ class Watch:
         self.took, self.looked, self.raised, self.work = set(), {}, [], {}
         self.yielded.clear()
         self.handling.clear()
+        self.setting.clear()
         self.testing = None
 
     def tick(self) -> None:
@@ -94,8 +105,13 @@ class Watch:
         if isinstance(owner, re.Pattern):
             place = 1 if name in ("sub", "subn") else 0
             self._look(owner, kw.get("string", args[place] if len(args) > place else None))
+        elif isinstance(owner, str) and name in ("startswith", "endswith"):
+            for what in args[0] if isinstance(args[0], tuple) else args[:1]:
+                self._found((name, what), bool(function(what)))
         elif isinstance(owner, str) and args and isinstance(args[0], str):
             self._look(args[0], owner)
+        elif name in _MEETS and args:
+            self.meets(owner, args[0])
         text = owner if isinstance(owner, str) else args[1] if len(args) > 1 else None
         return self._made(name, text, function(*args, **kw))
 
@@ -111,10 +127,46 @@ class Watch:
         if not isinstance(text, str):
             return
         key = what.pattern if isinstance(what, re.Pattern) else what
-        hit = what.search(text) is not None if isinstance(what, re.Pattern) else what in text
+        self._found(key, what.search(text) is not None if isinstance(what, re.Pattern) else what in text)
+
+    def _found(self, key: Any, hit: bool) -> None:
         self.looked[key] = self.looked.get(key, False) or hit
-        if self.testing is not None:
-            self.sought.setdefault(self.testing, set()).add(key)
+        for place in (self.testing, *self.setting[-3:]):
+            if place is not None:
+                self.sought.setdefault(place, set()).add(key)
+
+    def meets(self, one: Any, other: Any) -> None:
+        """Two collections are asked for what both have: the words of one are in the code."""
+        for listed, given in ((one, other), (other, one)):
+            if self._listed(listed) and isinstance(given, set | frozenset | list | tuple | dict):
+                for word in listed:
+                    self._found(("is", word), word in given)
+
+    def _listed(self, what: Any) -> bool:
+        if not isinstance(what, set | frozenset | list | tuple | dict) or not 0 < len(what) <= _LISTED:
+            return False
+        return all(isinstance(w, str) and w in self.constants for w in what)
+
+    def compared(self, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> None:
+        """Two values are compared: what is looked for, and whether they are ever another."""
+        kinds = isinstance(node.left, ast.Attribute) and node.left.attr in _GIVEN
+        if isinstance(op, ast.In | ast.NotIn):
+            if isinstance(left, str) and isinstance(right, str):
+                self._look(left, right)
+            elif isinstance(left, str) and self._listed(right) and not kinds:
+                for word in right:
+                    self._found(("is", word), word == left)
+            elif isinstance(left, str) and left in self.constants and isinstance(right, Iterable):
+                self._found(("is", left), left in right)
+        elif isinstance(left, str) and isinstance(right, str) and not kinds:
+            for one, other in ((left, right), (right, left)):
+                if isinstance(op, ast.Eq | ast.NotEq) and one in self.constants:
+                    self._found(("is", one), one == other)
+        if isinstance(left, str | int | float) and isinstance(right, str | int | float):
+            values, same = self.alike.setdefault(node, (set(), [True]))
+            if len(values) < 3:
+                values.add(left)
+            same[0] = same[0] and left == right
 
     def _made(self, name: str, before: Any, made: Any) -> Any:
         after = made[0] if isinstance(made, tuple) else made

@@ -68,12 +68,7 @@ class Bench:
             [] if adaptive else list(attack.probes(corpus, run.seed)),
             sessions=[partial(attack.session, corpus, run.seed)] if adaptive else (),
             tracing=tracing,
-            facts=run._asdict()
-            | {
-                "paper": "Mind the Hook",
-                "members": len(corpus.members),
-                "signature": signature(self.design, run.attack),
-            },
+            facts=run._asdict() | {"paper": "Mind the Hook"} | facts,
             step=step,
             resume=before,
             mode=run.mode,
