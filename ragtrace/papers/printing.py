@@ -54,6 +54,11 @@ class Table(NamedTuple):
     rows: tuple[Entry, ...]
 
 
+def was_run(made: Table) -> bool:
+    """Whether anything of the table is there."""
+    return any(not isinstance(n, Number) or n.note != MISSING for row in made.rows for n in row.ours)
+
+
 def none_of(columns: Sequence[str]) -> tuple[tuple[float | str, ...], ...]:
     """For a row that the paper does not have."""
     return ((),) * len(columns)

@@ -134,8 +134,11 @@ def _report(
         for one in prepared:
             conduct.weigh(db, design, one.cell, console.print)
             score(db, conduct.run_id(design, one.cell), conduct.metrics(design))
-        made = list(tables(Results(db, design)))
+        every = list(tables(Results(db, design)))
+        made = [one for one in every if printing.was_run(one)]
         figure_2(db, design, out / "figure2.svg")
+    if left := [one.title.partition(",")[0] for one in every if one not in made]:
+        notes.append(f"not run: {'; '.join(left)}")
     printing.to_console(made, console)
     printing.write(out / "tables.md", printing.to_markdown("S²MIA (arXiv 2406.19234), Tables 1 to 4", made, notes))
     printing.write(out / "tables.json", printing.to_json(made, notes))
