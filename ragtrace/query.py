@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _ASKING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-_MEMORY = 4 * 2**30
+_MEMORY = 3 * 2**30
 _LARGEST = 2**30  # bytes of an answer
 _ROWS = 2_048
 _NARROWEST = 10  # characters a column needs to be read; with less, each row is shown as a table of its own

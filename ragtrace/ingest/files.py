@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as standard_json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -265,8 +266,7 @@ def _refuse_twins(data: bytes) -> None:
     def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
+            twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
             raise InputError(f"key {shown(twice)} twice in one JSON object; expected each once")
         return found
 

@@ -123,7 +123,17 @@ class Told:
 
 
 def tell(span: Seen) -> Told:
-    """The span's dialect and stage, and its attributes with the canonical ones among them."""
+    """The span's dialect and stage, and its attributes with the canonical ones among them.
+
+    Where a dialect fails on what a stranger has written, the span is kept as it came: it must not keep others out.
+    """
+    try:
+        return _tell(span)
+    except Exception:
+        return Told(UNKNOWN, None, None, span.attributes)
+
+
+def _tell(span: Seen) -> Told:
     owners = [dialect for dialect in dialects() if dialect.owns(span)]
     if not owners:
         return Told(UNKNOWN, None, None, span.attributes)

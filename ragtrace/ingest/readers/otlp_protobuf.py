@@ -6,6 +6,7 @@ Needs ``opentelemetry-proto``, which is an extra: it pins protobuf, and so do ma
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -82,8 +83,7 @@ def _attributes(pairs: Any) -> dict[str, Any]:
         else:
             found[pair.key] = _value(value) if kind in (_MAP, _BYTES) else getattr(value, kind)
     if len(found) != len(pairs):
-        keys = [pair.key for pair in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice = next(key for key, n in Counter(pair.key for pair in pairs).items() if n > 1)
         raise InputError(f"attribute {twice!r} twice on one span; OTLP allows each key once")
     return found
 
