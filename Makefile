@@ -11,7 +11,7 @@ demo: .venv/.demo
 	$(BIN)/ragtrace demo --out $(OUT)
 
 test: .venv/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: .venv/.test
 	$(BIN)/ruff check .

@@ -52,7 +52,7 @@ class Mitigation:
 
 
 def mitigates(battery: Battery, metrics: Iterable[Metric] | None = None) -> list[Mitigation]:
-    """One entry for each metric (default: all that are installed): may this defense move it?
+    """One entry for each metric (default: the usual ones, of membership scores the ROC AUC): may this defense move it?
 
     A metric that counts certain strings (canaries of a family, entities of a type) is moved where some of these were
     taken out; any other one where anything was changed. Effects through another stage are left to paired runs.
@@ -60,8 +60,13 @@ def mitigates(battery: Battery, metrics: Iterable[Metric] | None = None) -> list
     if metrics is None:
         from ragtrace.metrics import load
 
-        metrics = load().values()
+        metrics = [m for m in load().values() if not getattr(m, "on_request", False) and _first(m)]
     return [_mitigation(battery, metric) for metric in metrics]
+
+
+def _first(metric: Metric) -> bool:
+    """Of several numbers made of one score, the one that stands for them."""
+    return getattr(getattr(metric, "statistic", None), "name", "roc_auc") == "roc_auc"
 
 
 def _mitigation(battery: Battery, metric: Metric) -> Mitigation:

@@ -185,26 +185,26 @@ class TargetMetric(Membership):
 
     def __init__(self, attack: MembershipAttack, statistic: Statistic) -> None:
         super().__init__(f"{attack.name}_{statistic.name}", statistic)
-        self.attack = self.scored_by = attack
+        self.attack, self.scored_by = attack.probed_as, attack
         self.on_request = attack.on_request
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """One score a target and arm, under the id of the target's first probe."""
-        asked = self.attack.probed_as
+        asked = self.attack
         found = [(t, arms) for arms in targets(db, run_id, asked).values() for t in arms.values()]
-        values = self.attack.score_stored(db, run_id, found)
+        values = self.scored_by.score_stored(db, run_id, found)
         return [
-            score(run_id, asked, self.attack.name, target, value)
+            score(run_id, asked, self.scored_by.name, target, value)
             for (target, _), value in zip(found, values, strict=True)
         ]
 
     def results(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Result]:
         """One number for each arm and corpus; ``n`` is the number of targets with a score."""
         results = []
-        for cell in cells(db, run_id, self.attack.name, self.attack.probed_as):
+        for cell in cells(db, run_id, self.scored_by.name, self.attack):
             # the score is the target's, not that of each of its queries
             own = cell._replace(rows=tuple(r for r in cell.rows if "/" not in r.probe_id))
-            reasons = own.missing(), None if own.scored else self.attack.no_score
-            parameters = self.attack.parameters(db, run_id, cell.arm)
+            reasons = own.missing(), None if own.scored else self.scored_by.no_score
+            parameters = self.scored_by.parameters(db, run_id, cell.arm)
             results.append(self.number(run_id, own, sample(own.rows), parameters, *reasons))
         return results

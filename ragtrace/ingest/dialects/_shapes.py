@@ -79,15 +79,20 @@ def _of_object(value: Mapping[str, Any], role: str, depth: int) -> list[dict[str
     return before or [message(role, text_part(orjson.dumps(value, default=str).decode()))]
 
 
+def _kind(value: Mapping[str, Any]) -> str | None:
+    kind = value.get("type")
+    return kind if isinstance(kind, str) else None
+
+
 def _says(value: Mapping[str, Any]) -> bool:
     """Whether this is one message: something that it says, and who says it or how."""
-    kind = value.get("type")
+    kind = _kind(value)
     named = "role" in value or kind in _ROLES or kind in ("system", "tool", "function_call_output", "function_call")
     return named or isinstance(value.get("parts"), list) or "tool_calls" in value
 
 
 def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
-    kind = value.get("type")
+    kind = _kind(value)
     given = value.get("role") or (kind if kind in _ROLES or kind in ("system", "tool") else None)
     if kind == "function_call_output" and not given:
         given = "tool"
