@@ -298,3 +298,27 @@ def _timed(file: Path) -> float:
     started = time.process_time()  # the cores are shared
     assert inventory(file)
     return time.process_time() - started
+
+
+def test_a_folder_whose_bases_are_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class is a defense by what it derives from, wherever that is: in our package, a framework, or beside it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop" / "guards").mkdir(parents=True)
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "base.py").write_text("from ragtrace import Defense\nclass Base(Defense):\n    pass\n")
+    (tmp_path / "shop" / "again.py").write_text("from .base import Base as Root\n")
+    hook = "    def on_query(self, query):\n        return query.replace('@', '')\n"
+    guards = tmp_path / "shop" / "guards"
+    (guards / "__init__.py").touch()
+    (guards / "one.py").write_text(f"from shop.base import Base\nclass One(Base):\n{hook}")
+    (guards / "two.py").write_text(f"from ..again import Root\nclass Two(Root):\n{hook}")
+    (guards / "three.py").write_text(
+        f"from ragtrace.defenses.regex_mask import RegexMask\nclass Three(RegexMask):\n{hook}"
+    )
+    (guards / "four.py").write_text(f"from collections import OrderedDict\nclass Four(OrderedDict):\n{hook}")
+    assert [d.defense.rpartition(".")[2] for d in inventory(guards)] == ["One", "Three", "Two"]
+
+
+def test_the_papers_are_found_as_a_package() -> None:
+    names = {d.defense.rpartition(".")[2] for d in inventory("ragtrace.papers")}
+    assert {"CADP", "DPStub", "LPRAG", "PAD", "PrivateRAG"} <= names

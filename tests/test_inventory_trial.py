@@ -101,7 +101,7 @@ DECIDED = {
     "return text[::-1][::-1]": "pass_through",
     "hits = (m for m in re.finditer('@', text))\nlen(list(hits))\nfor h in hits:\n    text = text.replace('@', '')\n"
     "return text": "dead",
-    "if text.lower() == 'SECRET':\n    return 'no'\nreturn text": "conditional",  # nobody would say that it cannot be
+    "if text.lower() == 'SECRET':\n    return 'no'\nreturn text": "dead",
     "if re.search('SECRET', text.lower()):\n    return 'no'\nreturn text": "dead",
     "table = {}\ntry:\n    return re.sub('@', table['at'], text)\nexcept KeyError:\n    return text": "dead",
     "if type(text) == 'str':\n    return text.replace('@', '')\nreturn text": "dead",
@@ -110,6 +110,21 @@ DECIDED = {
     "out = ''\nfor c in text:\n    out += '*' if c.isdigit() else c\nreturn out": "active",
     "cleaned = text.replace('@', '')\nreturn text": "dead",
     "text + ' (no personal data, please)'\nreturn text": "dead",
+    "if len([c for c in text]) == len(text):\n    return text\nreturn ''": "dead",
+    "words = set(text.lower().split())\nif words & {'SECRET', 'TOKEN'}:\n    return 'no'\nreturn text": "dead",
+    "words = set(text.lower().split())\nif words & {'secret', 'token'}:\n    return 'no'\nreturn text": "conditional",
+    "if '@' in text or '@' not in text:\n    return text\nreturn text.replace('@', '')": "dead",
+    "found = False\nfor w in ('SSN', 'MRN'):\n    if w in text.lower():\n        found = True\n"
+    "if found:\n    return 'no'\nreturn text": "dead",
+    "found = False\nfor w in ('SSN', 'MRN'):\n    if w in text:\n        found = True\n"
+    "if found:\n    return 'no'\nreturn text": "conditional",
+    "if text.strip().startswith(' '):\n    return 'no'\nreturn text": "dead",
+    "n = text.count('@')\nif n < 0:\n    return 'no'\nreturn text": "dead",
+    "n = text.count('@')\nif n > 4:\n    return 'no'\nreturn text": "conditional",
+    "if len(text) > 2000:\n    return text[:2000]\nreturn text": "conditional",
+    "return text or text.replace('@', '')": "dead",
+    "return re.sub(r'$\\w+@', '', text)": "dead",
+    "return re.sub('\\\\\\\\d{3}', '', text)": "dead",
     "for word in ():\n    text = text.replace(word, '')\nreturn text": "dead",
 }
 
@@ -173,3 +188,47 @@ def test_how_long_a_pattern_may_take(pattern: str, power: int) -> None:
 def test_samples_match_their_pattern(pattern: str) -> None:
     made = samples(pattern)
     assert made and all(re.search(pattern, text) for text in made)
+
+
+SWITCHED = {
+    "scale: float = 0.0|return [s + self.scale * random.gauss(0, 1) for s in scores]": "dead",
+    "most: int | None = None|return scores if self.most is None else scores[: self.most]": "dead",
+    "most: int = 2|return scores[: self.most]": "active",
+    "banned: tuple = ()|return [s for s in scores if s not in self.banned]": "dead",
+}
+
+
+@pytest.mark.parametrize(("code", "wanted"), SWITCHED.items())
+def test_what_its_constructor_leaves_off_is_dead(tmp_path: Path, code: str, wanted: str) -> None:
+    parameter, body = code.split("|", 1) if "None|" not in code else code.rsplit("|", 1)
+    name = parameter.partition(":")[0]
+    path = tmp_path / "guard.py"
+    path.write_text(
+        f"import random\nclass Guard:\n    def __init__(self, {parameter}):\n        self.{name} = {name}\n"
+        f"    def perturb_scores(self, scores):\n        {body}\n",
+        "utf-8",
+    )
+    (hook,) = inventory(path)[0].hooks
+    assert hook.status == wanted, hook
+
+
+ELSEWHERE = {
+    "return self.client.redact(text)": "unknown",  # nothing else is known of it
+    "return self.client.rewrite(text).text": "active",
+    "out = self.client.rewrite(text)\nreturn f'{out} (checked)'": "active",
+    "return self.client.loads(self.client.dumps(text))": "unknown",
+    "self.client.rewrite([text])\nreturn text": "pass_through",
+}
+
+
+@pytest.mark.parametrize(("body", "wanted"), ELSEWHERE.items())
+def test_what_is_done_with_an_answer_out_of_sight(tmp_path: Path, body: str, wanted: str) -> None:
+    path = tmp_path / "guard.py"
+    hook = textwrap.indent(body, " " * 8)
+    path.write_text(
+        "class Guard:\n    def __init__(self, client):\n        self.client = client\n"
+        f"    def filter_output(self, text):\n{hook}\n",
+        "utf-8",
+    )
+    (found,) = inventory(path)[0].hooks
+    assert found.status == wanted, found

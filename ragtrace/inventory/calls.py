@@ -65,6 +65,9 @@ class Calls(Known):
         found: Paths = []
         nodes = [*node.args, *(k.value for k in node.keywords)]
         logged = isinstance(node.func, ast.Attribute) and node.func.attr in LOGS
+        if logged:  # by its name, what was never run
+            held = {k for k, v in state.env.items() if isinstance(v, Lazy)}
+            nodes = [ast.Constant(n.id) if isinstance(n, ast.Name) and n.id in held else n for n in nodes]
         for values, s in self.eval_all(nodes, state):
             if logged:
                 s.edits = before  # what is made for a log is not meant to be returned

@@ -65,12 +65,29 @@ def _own(field: str, value: ast.expr) -> bool:
     return isinstance(value, ast.Attribute) and (value.attr == field or {value.attr, field} <= _FIELDS - {"metadata"})
 
 
+def _skips(loop: ast.For) -> bool:
+    """Whether a loop puts only some of the items into a list, as they are."""
+    target = source(loop.target)
+    kept = [n for n in ast.walk(loop) if isinstance(n, ast.Call) and source(n.func).endswith(".append")
+            and len(n.args) == 1 and source(n.args[0]) == target]  # fmt: skip
+    asked = [n for n in ast.walk(loop) if isinstance(n, ast.If)]
+    inside = any(n is k for a in asked for n in ast.walk(a) for k in kept)
+    left = any(
+        isinstance(n, ast.Break | ast.Continue) for a in asked for s in (*a.body, *a.orelse) for n in ast.walk(s)
+    )
+    return bool(kept) and (inside or left)
+
+
 def selects(node: FunctionNode | ast.Lambda) -> bool:
     """Whether it sorts, drops, or slices."""
     for part in ast.walk(node):
         if isinstance(part, ast.Call) and source(part.func).rpartition(".")[2] in _SELECTS:
             return True
         if isinstance(part, ast.comprehension) and part.ifs:
+            return True
+        if isinstance(part, ast.If) and any(isinstance(n, ast.Yield) for s in part.body for n in ast.walk(s)):
+            return True
+        if isinstance(part, ast.For) and _skips(part):
             return True
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice):
             return True

@@ -40,6 +40,8 @@ def _find(name: str, path: list[str] | None) -> ModuleSpec | None:
             found = finder.find_spec(name, path)
             if found is not None:
                 return found
+    except KeyError:  # in a namespace package that nobody has imported
+        return PathFinder.find_spec(name.rpartition(".")[2], path)
     except (ImportError, ValueError, AttributeError, OSError):
         return None
     return None

@@ -26,6 +26,14 @@ _MERGE_FROM = 12  # below it, each path keeps how it was reached, to be told
 YIELDED = "<yielded>"
 
 
+def _chosen(node: ast.expr) -> bool:
+    """``list(filter(f, documents))`` and the like, as a statement: a choice that nothing holds."""
+    name = source(node.func) if isinstance(node, ast.Call) else ""
+    if isinstance(node, ast.Call) and name in ("list", "tuple") and len(node.args) == 1:
+        return _chosen(node.args[0])
+    return name in ("filter", "sorted", "reversed")
+
+
 class Flow(Loops):
     """Follows one hook. ``followed``, ``raised`` and ``dead_code`` fill up meanwhile."""
 
@@ -143,7 +151,16 @@ class Flow(Loops):
             for value, s in paths:
                 if isinstance(value, Made) and value.kind == "new":  # made, and held by nothing
                     s.edits += ((value.line, value.text),)
+        sliced = isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice)
+        if sliced or _chosen(node.value) or (isinstance(node.value, ast.Attribute) and self._is_method(node.value)):
+            for _, s in paths:
+                s.edits += ((node.lineno, source(node.value)),)
         return self._next(paths)
+
+    def _is_method(self, node: ast.Attribute) -> bool:
+        """``documents.sort`` or ``self._mask``, without the call."""
+        own = source(node.value) == "self" and isinstance(self.member(node.attr), Func)
+        return own or node.attr in ("sort", "reverse", "clear", "pop")
 
     def lazy(self, node: ast.expr, state: State) -> str | None:
         """``generator`` for what runs only when it is consumed, ``coroutine`` for what runs only when awaited."""

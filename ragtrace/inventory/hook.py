@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ragtrace.inventory.edits import selects, writes
+from ragtrace.inventory.elsewhere import used
 from ragtrace.inventory.entries import Entry, variants, wrapped
 from ragtrace.inventory.flow import Flow
 from ragtrace.inventory.members import TooComplexError, source
@@ -16,7 +18,7 @@ from ragtrace.inventory.modules import Class, FunctionNode, Module
 from ragtrace.inventory.starts import asked, hook_of, outcome, start
 from ragtrace.inventory.trial import GiveUpError, Subject, trial
 from ragtrace.inventory.tried import acting, idle
-from ragtrace.inventory.values import Condition, Const, Judgement, Made, State, Value, judge
+from ragtrace.inventory.values import Condition, Const, Judgement, Made, Ref, State, Value, judge
 
 if TYPE_CHECKING:
     from ragtrace.inventory.source import Status
@@ -29,6 +31,7 @@ _INTENT = re.compile(
 _CHOOSES = re.compile(
     r"(?:Filter|[Rr]ank|Reorder|Cutoff|Select|Threshold|Dedup|Drop|TopK|Shuffl|Gate|Score|Similarity)"
     r"|\b(?i:drops?|filters?|re-?ranks?|keeps only|re-?orders?)\b"
+    r"|\bKeeps (?:only|as many|\w+ (?:of|that|which|with|in|whose))\b"
 )
 """What the name or docstring of a part that changes nothing says it is for: to choose, not to rewrite."""
 _COUNTS = re.compile(r"(?i)len|count|num|^n_|match|found")
@@ -102,10 +105,11 @@ def examine(
 def _tried(subject: Subject, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:
     """What the paths say, and what a trial on samples adds to it."""
     verdict = _decide(subject.node, flow, outcomes)
-    try:
-        return _settled(verdict, subject, flow, outcomes)
-    except (Exception, GiveUpError):  # as where the paths are followed: what the paths say stands
-        return verdict
+    with contextlib.suppress(Exception, GiveUpError):  # as where the paths are followed: what the paths say stands
+        verdict = _settled(verdict, subject, flow, outcomes)
+    if verdict[0] == "unknown" and (why := used(verdict[1], [f for f, _ in flow.followed])):
+        return "active", why
+    return verdict
 
 
 def _settled(verdict: Verdict, subject: Subject, flow: Flow, outcomes: list[tuple[Judgement, State]]) -> Verdict:
@@ -116,6 +120,8 @@ def _settled(verdict: Verdict, subject: Subject, flow: Flow, outcomes: list[tupl
         return acting(verdict, found, subject)
     if not found.still:
         return verdict
+    if verdict[0] in ("active", "conditional") and found.widen():
+        return acting(verdict, found, subject)
     states = [s for _, s in outcomes]
     inert = _inert(subject.node, flow, states, {"same"}) if states else verdict
     return idle(verdict, found, subject, [e for s in states for e in s.edits], inert)
@@ -190,7 +196,7 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
     if flow.frame.owner is not None and (found := _MARKER.search(ast.get_docstring(flow.frame.owner.node) or "")):
         return "stub", f"{what} on every path, and its class says `{found[0]}`"
     if isinstance(node, FunctionNode) and (idle := _never_called(node)):
-        return "dead", f"{what}: `{idle.name}` (line {idle.lineno}) is never called"
+        return "dead", f"{what}: `{idle[0]}` (line {idle[1]}) is never called"
     used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     for state in states:
         for name, value in state.env.items():
@@ -198,16 +204,44 @@ def _inert(node: FunctionNode | ast.Lambda, flow: Flow, states: list[State], kin
             meant = (unused or _INTENT.search(name)) and not _COUNTS.search(name) and state.touches(value)
             if meant and judge(value, state)[0] in ("changed", "vague"):
                 return "dead", f"{what}: what `{name}` holds is lost"
+    if stand_in := next((f for f, m in flow.followed if _stands_in(f, m)), None):
+        return "dead", f"{what}: an import failed, so `{getattr(stand_in, 'name', 'lambda')}` stands in for it"
+    if lost := _sometimes(states):
+        return "dead", f"{what}: what `{lost}` holds is lost"
     if "same" not in kinds:
         return "dead", f"{what} and the run counts as an error"
     return "pass_through", f"{what} on every path"
 
 
-def _never_called(node: FunctionNode) -> FunctionNode | None:
-    """A function made inside the hook and used by nothing."""
-    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    inner = (n for n in ast.walk(node) if isinstance(n, FunctionNode) and n is not node and not n.decorator_list)
-    return next((n for n in inner if n.name not in used and not n.name.startswith("_")), None)
+def _stands_in(function: FunctionNode | ast.Lambda, module: Module) -> bool:
+    """Whether a function is what a module falls back on where it cannot import another."""
+    for node in module.tree.body:
+        tries = isinstance(node, ast.Try) and any(isinstance(s, ast.Import | ast.ImportFrom) for s in node.body)
+        if isinstance(node, ast.Try) and tries and any(n is function for h in node.handlers for n in ast.walk(h)):
+            return True
+    return False
+
+
+def _sometimes(states: list[State]) -> str:
+    """A list that is filled with some of the input's elements, and by its name meant to be returned."""
+    kinds: dict[str, set[str]] = {}
+    for state in states:
+        for name, value in state.env.items():
+            if isinstance(value, Ref) and state.cells[value.cell].kind == "built" and _INTENT.search(name):
+                kinds.setdefault(name, set()).add(judge(value, state)[0])
+    return next((n for n, found in kinds.items() if {"same", "changed"} <= found and not _COUNTS.search(n)), "")
+
+
+def _never_called(node: FunctionNode) -> tuple[str, int] | None:
+    """A function made inside the hook and used by nothing: its name, and the line."""
+    bare = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Expr)}
+    used = {n.id for n in ast.walk(node)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in bare}  # fmt: skip
+    inner = {n.name: n.lineno for n in ast.walk(node)
+             if isinstance(n, FunctionNode) and n is not node and not n.decorator_list}  # fmt: skip
+    inner |= {n.targets[0].id: n.lineno for n in ast.walk(node) if isinstance(n, ast.Assign)
+              and isinstance(n.value, ast.Lambda) and isinstance(n.targets[0], ast.Name)}  # fmt: skip
+    return next(((n, line) for n, line in inner.items() if n not in used and not n.startswith("_")), None)
 
 
 def _raises(flow: Flow) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -61,8 +62,9 @@ def _fails(tree: Any, multiline: bool) -> bool:
             return True
         if name in _CONSUMES and ended:
             return True
-        consumed = consumed or name in _CONSUMES or _least(name, value) > 0
-    return _dollar_then_caret(tree, multiline) or _dollar_then_text(tree, multiline)
+        behind = name == "ASSERT" and value[0] == -1 and value[1].getwidth()[0] > 0
+        consumed = consumed or behind or name in _CONSUMES or _least(name, value) > 0
+    return _escaped_twice(tree) or _dollar_then_caret(tree, multiline) or _dollar_then_text(tree, multiline)
 
 
 def _dollar_then_text(tree: Any, multiline: bool) -> bool:
@@ -70,11 +72,30 @@ def _dollar_then_text(tree: Any, multiline: bool) -> bool:
     after = False
     for op, value in tree:
         name = str(op)
-        if after and name == "LITERAL":
-            return bool(value != 10)
         if after:
-            return False
+            name, value = _first(name, value)
+            return name in _CONSUMES and not matches(name, value, "\n")
         after = name == "AT" and str(value) == "AT_END" and not multiline
+    return False
+
+
+def _first(name: str, value: Any) -> tuple[str, Any]:
+    """The step that a step begins with; none where it may be left out."""
+    while name in ("MAX_REPEAT", "MIN_REPEAT", "SUBPATTERN"):
+        if not len(value[-1]) or (name != "SUBPATTERN" and not value[0]):
+            return "", None
+        op, value = value[-1][0]
+        name = str(op)
+    return name, value
+
+
+def _escaped_twice(tree: Any) -> bool:
+    """``\\\\d{3}``: a backslash, and three times the letter."""
+    steps = [(str(op), *_first(str(op), value)) for op, value in tree] + [("", "", None)]
+    for one, (op, name, value), after in zip(steps, steps[1:], steps[2:], strict=False):
+        plain = op == "LITERAL" and after[0] == "LITERAL" and chr(after[2] or 0).isalpha()  # C:\\docs
+        if one[1:] == ("LITERAL", 92) and name == "LITERAL" and chr(value) in "dwsb" and not plain:
+            return True
     return False
 
 
@@ -133,6 +154,31 @@ def literally(given: list[ast.expr]) -> bool:
     """Whether what ``str.replace`` is to look for is a regular expression, which no text holds as it is written."""
     first = given[0] if given else None
     return isinstance(first, ast.Constant) and isinstance(first.value, str) and bool(_REGEX.search(first.value))
+
+
+_CATEGORIES: dict[str, Callable[[str], bool]] = {
+    "DIGIT": str.isdigit, "SPACE": str.isspace, "WORD": lambda c: c.isalnum() or c == "_",
+}  # fmt: skip
+
+
+def matches(name: str, value: Any, letter: str) -> bool:
+    """Whether a step of a pattern that consumes one character may consume this one."""
+    if name == "LITERAL":
+        return bool(value == ord(letter))
+    if name == "NOT_LITERAL":
+        return bool(value != ord(letter))
+    if name == "ANY":
+        return True
+    if name == "RANGE":
+        return bool(value[0] <= ord(letter) <= value[1])
+    if name == "CATEGORY":
+        kind = str(value).removeprefix("CATEGORY_")
+        test = _CATEGORIES.get(kind.removeprefix("NOT_"))
+        return test is not None and test(letter) is not kind.startswith("NOT_")
+    if name == "IN":
+        negated = any(str(op) == "NEGATE" for op, _ in value)
+        return any(matches(str(op), v, letter) for op, v in value) is not negated
+    return False
 
 
 def puts_back(node: ast.AST | None) -> bool:

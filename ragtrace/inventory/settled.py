@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from ragtrace.inventory.invariants import Invariants
 from ragtrace.inventory.members import source
@@ -14,6 +15,7 @@ from ragtrace.inventory.trial import Subject, Trial
 _PLAIN = frozenset("len bool any all isinstance getattr str int float list tuple set sorted".split())
 _MAKERS = frozenset({"__init__", "__post_init__", "model_post_init", "__new__"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.ListComp, ast.GeneratorExp)
+_COMPANY = frozenset("state runtime request config".split())
 _MOVES = frozenset("random time environ getenv datetime now".split())
 
 
@@ -34,18 +36,14 @@ def structural(test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp):
         return all(map(structural, test.values))
     if isinstance(test, ast.UnaryOp):
-        inner = test.operand
-        if isinstance(inner, ast.Compare) and isinstance(inner.ops[0], ast.Eq | ast.In):  # all but some role
-            turned = ast.NotEq() if isinstance(inner.ops[0], ast.Eq) else ast.NotIn()
-            return structural(ast.Compare(inner.left, [turned], inner.comparators))
-        return structural(inner)
+        return structural(test.operand)
     if isinstance(test, ast.Call):
         return source(test.func) in ("isinstance", "hasattr", "callable", "bool", "len")
     if isinstance(test, ast.Compare):
         right = test.comparators[0]
         nothing = isinstance(right, ast.Constant) and right.value in (None, "")
         kind = isinstance(test.left, ast.Attribute) and test.left.attr in ("role", "type")
-        return nothing or (kind and isinstance(test.ops[0], ast.NotEq | ast.NotIn))
+        return nothing or kind
     return False
 
 
@@ -55,12 +53,28 @@ def asks_kind(node: ast.AST) -> bool:
     return test is not None and any(isinstance(n, ast.Name) and n.id in _KINDS for n in ast.walk(test))
 
 
-def _walk(expr: ast.AST) -> Iterator[ast.AST]:
+def _beside(node: ast.AST) -> bool:
+    """``state.get("consent")``: what comes with the messages, and is none."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        root, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript):
+        root, key = node.value, node.slice
+    else:
+        return False
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    named = isinstance(root, ast.Name) and root.id in _COMPANY
+    return named and isinstance(key, ast.Constant) and key.value != "messages"
+
+
+def _walk(expr: ast.AST, beside: bool = False) -> Iterator[ast.AST]:
     """The parts of an expression, without what is asked for its type: that of the input does not vary."""
     pending = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _KINDS:
+            continue
+        if beside and _beside(node):
             continue
         yield node
         pending += ast.iter_child_nodes(node)
@@ -73,6 +87,7 @@ class Settled:
         self.mro = [c for c in subject.classes if isinstance(c, Class)]
         self.modules = list(dict.fromkeys([subject.module, *(c.module for c in self.mro)]))
         self.node = subject.node
+        self.ours = subject.entry.shape == "ragtrace"
         self.loose = False
 
     def why(self, node: ast.AST, way: bool, trial: Trial) -> str:
@@ -80,12 +95,12 @@ class Settled:
         test = test_of(node)
         if node in trial.spent and test is not None:
             return f"`{source(test)}` (line {test.lineno}) was used up before, so the loop never runs"
-        if told := self.switch(node, way):
+        if (test is None or not any(n in trial.open for n in ast.walk(test))) and (told := self.switch(node, way)):
             return told
         if test is None or isinstance(node, ast.comprehension):
             return ""
         place = self._function(node)
-        return Invariants(self.mro, trial).never(test, way, place[0] if place else None, node)
+        return Invariants(self.mro, trial, self.ours).never(test, way, place[0] if place else None, node)
 
     def in_loop(self, node: ast.AST) -> bool:
         """Whether a test is asked of each item of something."""
@@ -142,7 +157,7 @@ class Settled:
 
     def _fixed(self, expr: ast.AST, function: FunctionNode | ast.Lambda, module: Module, seen: frozenset[str]) -> bool:
         """Whether nothing in an expression comes from the input, from what was there before, or from chance."""
-        for node in _walk(expr):
+        for node in _walk(expr, beside=self.loose):
             if isinstance(node, ast.Call):
                 if not isinstance(node.func, ast.Name | ast.Attribute):
                     return False
@@ -156,6 +171,8 @@ class Settled:
                 if self.loose:
                     continue
                 if node.attr in _MOVES or node.attr in module.filled or not self._made_once(node):
+                    return False
+                if isinstance(node.value, ast.Attribute) and self._moves(node.attr):
                     return False
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 if node.id in ("self", "cls") or node.id in _PLAIN:
@@ -196,6 +213,24 @@ class Settled:
             and all(self._fixed(v, function, module, seen | {name}) for v in values)
         )
 
+    def _moves(self, attr: str) -> bool:
+        """Whether an object that the defense holds sets that itself, later, or works it out when asked."""
+        loaded = [m for m in self.modules[0].library.modules.values() if isinstance(m, Module)] if self.modules else []
+        return any(attr in moving(cls) for m in loaded for cls in m.classes.values())
+
+    @property
+    def told_nothing(self) -> bool:
+        """Whether the constructor takes no arguments, though there is one."""
+        init = next((c.methods["__init__"] for c in self.mro if "__init__" in c.methods), None)
+        spec = init.args if isinstance(init, FunctionNode) else None
+        return spec is not None and len(spec.args) == 1 and not (spec.kwonlyargs or spec.vararg or spec.kwarg)
+
+    def own_state(self, node: ast.AST) -> bool:
+        """Whether a test asks of what the object, or the process, holds: another call may have changed that."""
+        test = test_of(node)
+        asked = [n for n in ast.walk(test) if isinstance(n, ast.Attribute)] if test is not None else []
+        return any(source(n.value).partition(".")[0] == "self" or n.attr in _MOVES for n in asked)
+
     def _made_once(self, node: ast.Attribute) -> bool:
         """Whether an attribute of the defense is set where the object is made, and nowhere else."""
         if not isinstance(node.value, ast.Name) or node.value.id not in ("self", "cls"):
@@ -233,3 +268,19 @@ class Settled:
                 if isinstance(node, ast.AnnAssign) and source(node.target) in names and node.value is not None:
                     return source(node.target)
         return ""
+
+
+@lru_cache(maxsize=4096)
+def moving(cls: Class) -> frozenset[str]:
+    """Attributes that methods of a class set after it is made, and its properties."""
+    found: set[str] = set()
+    for name, method in cls.methods.items():
+        if isinstance(method, FunctionNode) and name not in _MAKERS:
+            found |= {n.attr for n in ast.walk(method) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    for name, method in cls.methods.items():
+        decorators = method.decorator_list if isinstance(method, FunctionNode) else []
+        if any(source(d).endswith("property") for d in decorators) and any(
+            isinstance(n, ast.Call) or (isinstance(n, ast.Attribute) and n.attr in found) for n in ast.walk(method)
+        ):
+            found.add(name)
+    return frozenset(found)

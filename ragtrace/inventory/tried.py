@@ -26,6 +26,7 @@ _BROKEN = re.compile(
     r"AttributeError|NameError|UnboundLocalError|TypeError|ImportError|ModuleNotFound|ZeroDivision|NotImpl"
 )
 _MISSES = re.compile(r"KeyError|IndexError|LookupError|RuntimeError|OSError")
+_CHOOSES = re.compile(r"Filter|Cutoff|Threshold|Drop|Gate|Select")
 _TOLD = re.compile(r"(not )?`([^`]+)`")
 
 
@@ -52,11 +53,14 @@ def acting(verdict: Verdict, trial: Trial, subject: Subject) -> Verdict:
 def _narrow(reason: str, trial: Trial, settled: Settled) -> bool:
     """Whether the tests that are said to decide ask only what something is, or decide nothing but what is logged."""
     told = _TOLD.findall(reason.partition(" (")[0])
-    ifs = [n for n in trial.ways() if isinstance(n, ast.If)]
+    ways = trial.ways()
+    ifs = [n for n in ways if isinstance(n, ast.If)]
     names = {a.arg for a in settled.node.args.args}
     for negated, text in told:
         at = [n for n in ifs if text in (source(n.test), f"not {source(n.test)}", source(n.test).removeprefix("not "))]
-        if at and not any(map(_branches, at)):
+        if at and not any(_branches(n) for n in at):
+            continue
+        if at and all(_is_on(n, ways[n], settled) for n in at):
             continue
         given = re.fullmatch(r"\w+ is (?:not )?None", text) and text.split()[0] in names
         if not given and any(not settled.in_loop(n) for n in at):
@@ -72,7 +76,8 @@ def _narrow(reason: str, trial: Trial, settled: Settled) -> bool:
 
 def decisive(trial: Trial) -> ast.AST | None:
     """A test that went one way whenever a sample was changed, and another way for one that was not."""
-    pairs = [(r, {w for w in took if _branches(w[0])}) for r, took in zip(trial.results, trial.took, strict=True)]
+    pairs = [(r, {w for w in took if _branches(w[0]) and not _kind(w[0])})
+             for r, took in zip(trial.results, trial.took, strict=True)]  # fmt: skip
     acting = [t for r, t in pairs if r == "changed"]
     idle = [t for r, t in pairs if r == "same"]
     if not any(all(i != a for a in acting) for i in idle):
@@ -84,10 +89,37 @@ def decisive(trial: Trial) -> ast.AST | None:
     return next((test_of(n) or n for t in (*acting, *idle) for n, _ in t), None)
 
 
+def _is_on(node: ast.AST, ways: set[bool], settled: Settled) -> bool:
+    """Whether a switch stands one way, whatever the hook or the constructor is given."""
+    return (
+        settled.told_nothing and len(ways) == 1 and not asks_kind(node) and bool(settled.switch(node, next(iter(ways))))
+    )
+
+
+def _filters(node: ast.If) -> bool:
+    """Whether an ``if`` in a loop does nothing but to leave an item out, or to take it as it is."""
+    left, taken = False, False
+    for statement in (*node.body, *node.orelse):
+        call = statement.value if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
+        name = source(call.func).rpartition(".")[2] if call is not None else ""
+        if isinstance(statement, ast.Continue):
+            left = True
+        elif call is not None and name == "append" and isinstance(call.args[0], ast.Name):
+            taken = True
+        elif name != "add" and not _says(statement) and not isinstance(statement, ast.AugAssign):
+            return False
+    return left or taken
+
+
+def _kind(node: ast.AST) -> bool:
+    test = test_of(node)
+    return test is not None and structural(test)
+
+
 def _branches(node: ast.AST) -> bool:
     """Whether a test decides what is done, where a filter decides what is kept."""
     if isinstance(node, ast.If):
-        return _matters(node, True) or _matters(node, False)
+        return not _filters(node) and (_matters(node, True) or _matters(node, False))
     return isinstance(node, ast.IfExp | ast.While | ast.pattern | ast.ExceptHandler)
 
 
@@ -98,7 +130,7 @@ def _guard(trial: Trial, subject: Subject) -> ast.AST | None:
         test = test_of(node)
         if len(ways) > 1 or not _branches(node) or test is None:
             continue
-        if structural(test) or not settled.outside(node):
+        if structural(test) or not settled.outside(node) or _is_on(node, ways, settled):
             continue
         turned = trial.again({node: not next(iter(ways))}) if trial.again else None
         if turned is not None and turned.idle:
@@ -120,6 +152,10 @@ def idle(verdict: Verdict, trial: Trial, subject: Subject, edits: list[tuple[int
         never = (n for n, w in trial.ways().items() if w == {False} and isinstance(n, ast.For) and _matters(n, False))
         if empty := next((n for n in never if settled.outside(n)), None):
             return "dead", f"{what}: `{source(empty.iter)}` (line {empty.lineno}) is empty"
+        if spare := _spare(trial, subject):
+            return "dead", f"{what}: `{source(spare)}` (line {spare.lineno}) never gets to its second part"
+        if idle := _decides_nothing(trial, subject):
+            return "dead", f"{what}: `{source(idle.test)}` (line {idle.lineno}) decides nothing but what is logged"
     else:
         open_tests: list[ast.AST] = []
         for node, ways in list(trial.ways().items())[:40]:
@@ -136,7 +172,8 @@ def idle(verdict: Verdict, trial: Trial, subject: Subject, edits: list[tuple[int
             open_tests.append(test_of(node) or node)
         if open_tests and status == "unknown" and _all_turn(trial, open_tests):
             return "conditional", f"acts only if `{source(open_tests[0])}` goes another way than for any sample"
-        if status == "active" and open_tests and not (trial.open or trial.partly or _unmet(trial)):
+        moved = any(settled.own_state(n) for n in trial.ways() if test_of(n) in open_tests)
+        if status != "unknown" and open_tests and not (trial.open or trial.partly or moved or _unmet(trial)):
             return "unknown", f"cannot tell: {reason}, yet none of {len(trial.results)} samples is changed"
         if open_tests or _unmet(trial) or trial.partly or (trial.open and status != "unknown"):
             return verdict
@@ -150,6 +187,9 @@ def idle(verdict: Verdict, trial: Trial, subject: Subject, edits: list[tuple[int
             if trial.sure and (broken or each):
                 return "dead", f"{what}: {broken or trial.raised[0]}, which is swallowed"
             return "unknown", f"cannot tell: samples made it raise {trial.raised[0]}, which is swallowed"
+    plain = status == "pass_through" and len(_body(subject.node)) < 2 and not _reads(subject.node)
+    if not trial.open and not plain and (needed := trial.switch()):
+        return "dead", f"{what} unless {needed}"
     if trial.work:
         line, name = next(iter(trial.work.items()))
         return "dead", f"{what}: what `{name}` makes in line {line} is lost"
@@ -159,6 +199,24 @@ def idle(verdict: Verdict, trial: Trial, subject: Subject, edits: list[tuple[int
     if made is None:
         return "pass_through", f"gives its input back, on each of {len(trial.results)} samples"
     return "dead", f"{what}: `{made[1]}` (line {made[0]}) gives back what it is given"
+
+
+def _spare(trial: Trial, subject: Subject) -> ast.BoolOp | None:
+    """``text or mask(text)``: what is made of the text only where there is none."""
+    for node in ast.walk(subject.node):
+        first = node.values[0] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else None
+        if isinstance(node, ast.BoolOp) and isinstance(first, ast.Name) and (first, False) not in trial.parts:
+            made = [n for v in node.values[1:] for n in ast.walk(v) if isinstance(n, ast.Call | ast.comprehension)]
+            if any(isinstance(n, ast.Name) and n.id == first.id for m in made for n in ast.walk(m)):
+                return node
+    return None
+
+
+def _decides_nothing(trial: Trial, subject: Subject) -> ast.If | None:
+    """A test of items that only logs, in a part that by its name is there to choose."""
+    named = subject.owner is not None and _CHOOSES.search(subject.owner.name)
+    asked = [n for n in trial.ways() if isinstance(n, ast.If)] if named else []
+    return next((n for n in asked if Settled(subject).in_loop(n) and all(map(_says, [*n.body, *n.orelse]))), None)
 
 
 def _ends(subject: Subject, node: ast.AST, way: bool) -> bool:
@@ -174,6 +232,10 @@ def _ends(subject: Subject, node: ast.AST, way: bool) -> bool:
         return False
     taken = node.body if way else node.orelse
     return bool(taken) and isinstance(taken[-1], ast.Return)
+
+
+def _reads(node: ast.AST) -> bool:
+    return any(isinstance(n, ast.Attribute) and source(n.value) == "self" for n in ast.walk(node))
 
 
 def _body(node: FunctionNode | ast.Lambda) -> list[ast.stmt]:

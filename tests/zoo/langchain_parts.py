@@ -285,7 +285,7 @@ pipeline = masker | loud
 TRUTH = {
     "EmailCompressor": {"content": "active"},
     "TopN": {"retrieval": "active"},
-    "ScoreCutoff": {"retrieval": "conditional"},
+    "ScoreCutoff": {"retrieval": "active"},
     "IdleCompressor": {"content": "stub"},
     "SkippedReranker": {"retrieval": "dead"},
     "AsyncOnlyActs": {"content": "conditional"},

@@ -385,7 +385,7 @@ TRUTH = {
     "Recursive": {"response": "active"},
     "ComputesHash": {"response": "pass_through"},
     "AddsSystemMessage": {"prompt": "active"},
-    "RewritesMessages": {"prompt": "conditional"},
+    "RewritesMessages": {"prompt": "active"},
     "CopiesMessages": {"prompt": "pass_through"},
     "StringJoin": {"response": "active"},
     "WrongWay": {"response": "dead"},
@@ -398,6 +398,6 @@ TRUTH = {
     "LongestFirst": {"retrieval": "active"},
     "SnippetCompressor": {"content": "active"},
     "LastMessageOnly": {"response": "conditional"},
-    "NodeDropper": {"retrieval": "conditional"},
+    "NodeDropper": {"retrieval": "active"},
     "NodeMetadataScrub": {"content": "active"},
 }

@@ -437,6 +437,7 @@ class FirstOnly(BaseNodePostprocessor):
 
 
 TRUTH = {
+    "StreamSafeParser": {"response": "pass_through"},
     "OutputGuard": {"response": "active"},
     "TurnedOffInDict": {"response": "dead"},
     "TurnedOffByGet": {"response": "dead"},
@@ -448,7 +449,7 @@ TRUTH = {
     "Summarises": {"content": "active"},
     "EpsilonRounds": {"retrieval": "active"},
     "EpsilonInfinite": {"retrieval": "dead"},
-    "MinScores": {"retrieval": "conditional"},
+    "MinScores": {"retrieval": "active"},
     "KeepsEverything": {"retrieval": "pass_through"},
     "CopiesDicts": {"content": "pass_through"},
     "DeepCopyEdited": {"content": "active"},

@@ -237,6 +237,8 @@ class Expressions(Objects):
                 else:
                     yield
         self.took.add((generator, went))
+        if hasattr(items, "__next__"):
+            self.ended.append(items)
 
     def _inner(self, scope: Scope) -> Scope:
         return Scope(scope.module, scope)

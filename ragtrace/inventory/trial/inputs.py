@@ -1,11 +1,10 @@
-"""What a hook of each kind is given, and whether what it returns is another thing than that."""
+"""What a hook of each kind is given."""
 
 from __future__ import annotations
 
 import ast
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -14,11 +13,10 @@ from ragtrace.inventory.entries import Entry
 from ragtrace.inventory.modules import FunctionNode, Module
 from ragtrace.inventory.starts import guarded
 from ragtrace.inventory.trial.machine import Machine
+from ragtrace.inventory.trial.outcomes import Case
 from ragtrace.inventory.trial.samples import LONG, PLAIN, RICH
 from ragtrace.inventory.trial.things import (
     FieldSpec,
-    Generator,
-    GiveUpError,
     Instance,
     Klass,
     Later,
@@ -29,26 +27,9 @@ from ragtrace.inventory.trial.things import (
 
 _TEXT = frozenset("text content page_content body passage chunk snippet value document answer response output".split())
 _FIXED = frozenset({"score", "id", "text", "content", "page_content", "metadata"})
+_JOINT = 10  # words of a second argument that are tried with the text that has all
+_ENDLESS = 1 << 30
 _KEYS = ("source", "title", "author", "score", "label", "tenant", "role")
-
-
-class Asked(list[Any]):
-    """What a handler was given, in all copies of a call."""
-
-    def __deepcopy__(self, memo: Any) -> Asked:
-        return self
-
-
-@dataclass
-class Case:
-    """One call. ``guarded`` is what the hook may change; ``asked`` what a handler was given."""
-
-    args: list[Any]
-    guarded: Any
-    shape: str
-    text: str = ""
-    kw: dict[str, Any] = field(default_factory=dict)
-    asked: Asked = field(default_factory=lambda: Asked())
 
 
 Maker = Callable[[str, int, dict[str, Any]], Any]
@@ -108,9 +89,12 @@ def _ragtrace(machine: Machine, hook: str, told: list[str], words: list[str]) ->
     document, message = Record(machine, "ragtrace.Document"), Record(machine, "ragtrace.Message")
 
     def make(text: str, i: int, metadata: dict[str, Any]) -> Any:
-        return document(text, f"d{i}", score(i), dict(metadata))
+        return document(text, f"d{machine.number(i)}", score(i), dict(metadata))
 
+    keys = [*_KEYS, *(w for w in words if w.isidentifier())]
     some = [make(RICH, 1, {}), make(PLAIN, 0, {})]
+    keys = [*_KEYS, *(w for w in words if w.isidentifier())]
+    all_words = [make(f"{w} {RICH}", i, dict.fromkeys(keys, w)) for i, w in enumerate([PLAIN, *words[:_JOINT], RICH])]
     if hook == "query":
         yield from (Case([t], t, "strict", t) for t in told)
     elif hook == "prompt":
@@ -118,10 +102,14 @@ def _ragtrace(machine: Machine, hook: str, told: list[str], words: list[str]) ->
             rounds = [message(role, t) for _ in range(times) for role in ("tool", "user", "assistant")]
             given = [message("system", PLAIN), *rounds]
             yield Case([given], given, "strict", t)
+        asked = [message("system", PLAIN), message("user", told[0])]
+        yield Case([asked], asked, "strict", told[0])
     elif hook == "response":
         for i, t in enumerate(told):
             yield Case([told[(i * 5) % len(told)], some, t], t, "strict", t)
-        yield Case([told[0], some, RICH], RICH, "strict", RICH)
+        for question in (told[0], *words[:_JOINT]):
+            yield Case([question, some, told[0]], told[0], "strict", told[0])
+        yield Case([told[0], all_words, told[0]], told[0], "strict", told[0])
     else:
         for i, found in enumerate(lists(make, told, words)):
             yield Case([told[i % 2], found], found, "strict")
@@ -134,12 +122,12 @@ def _document(machine: Machine) -> Maker:
 
 def _node(machine: Machine) -> Maker:
     node, scored = Record(machine, "TextNode"), Record(machine, "NodeWithScore")
-    return lambda t, i, m: scored(node=node(text=t, id_=f"n{i}", metadata=dict(m)), score=score(i))
+    return lambda t, i, m: scored(node=node(text=t, id_=f"n{machine.number(i)}", metadata=dict(m)), score=score(i))
 
 
 def _bare(machine: Machine) -> Maker:
     node = Record(machine, "TextNode")
-    return lambda t, i, m: node(text=t, id_=f"n{i}", metadata=dict(m))
+    return lambda t, i, m: node(text=t, id_=f"n{machine.number(i)}", metadata=dict(m))
 
 
 def _documents(entry: Entry, node: Any, given: list[Any], query: str, machine: Machine) -> Case:
@@ -221,7 +209,11 @@ def _duck(
         else:
             inputs = [form(t, i % 9, dict.fromkeys(_KEYS, "s")) for i, t in enumerate(told)]
 
-        def call(value: Any, i: int) -> Case:
+        alone = len(list(inputs)) if cells[main].kind == "text" else _ENDLESS
+        if cells[main].kind == "text" and len(every) > 1:
+            inputs = [*told, *[told[0]] * len(words[:_JOINT])]
+
+        def call(value: Any, i: int, alone: int = alone) -> Case:
             given: dict[str, Any] = {}
             for name in every:
                 if name == main:
@@ -229,7 +221,8 @@ def _duck(
                 elif name in cells:
                     given[name] = [score(k) for k in range(len(value))]
                 elif name not in optional:
-                    given[name] = _other(machine, name, annotations.get(name), told[(i * 5) % len(told)])
+                    beside = words[i - alone] if i >= alone else told[(i * 5) % len(told)]
+                    given[name] = _other(machine, name, annotations.get(name), beside)
             held = [given[n] for n in cells if n in given]
             return Case([], held if len(held) > 1 else value, "value", value if isinstance(value, str) else "", given)
 
@@ -258,8 +251,8 @@ def _forms(machine: Machine, annotation: ast.expr | None, module: Module) -> lis
     """The forms that documents may have, the likeliest first."""
     kind = ast.unparse(annotation) if annotation is not None else ""
     forms: dict[str, Maker] = {
-        "dict": lambda t, i, m: {**_fields(t, i, m), **{k: v for k, v in m.items() if k not in _FIXED}},
-        "thing": lambda t, i, m: Instance(machine, "thing", _fields(t, i, m)),
+        "dict": lambda t, i, m: {**_fields(machine, t, i, m), **{k: v for k, v in m.items() if k not in _FIXED}},
+        "thing": lambda t, i, m: Instance(machine, "thing", _fields(machine, t, i, m)),
         "str": lambda t, i, m: t,
         "pair": lambda t, i, m: (t, score(i)),
         "scored": lambda t, i, m: (Record(machine, "Document")(page_content=t, metadata=dict(m)), score(i)),
@@ -276,9 +269,9 @@ def _forms(machine: Machine, annotation: ast.expr | None, module: Module) -> lis
     return [forms[n] for n in order or forms]
 
 
-def _fields(text: str, i: int, metadata: dict[str, Any]) -> dict[str, Any]:
+def _fields(machine: Machine, text: str, i: int, metadata: dict[str, Any]) -> dict[str, Any]:
     texts = dict.fromkeys(("text", "content", "page_content"), text)
-    return {**texts, "score": score(i), "id": f"d{i}", "metadata": dict(metadata)}
+    return {**texts, "score": score(i), "id": f"d{machine.number(i)}", "metadata": dict(metadata)}
 
 
 def _of_class(klass: Klass) -> Maker:
@@ -303,87 +296,3 @@ def _of_class(klass: Klass) -> Maker:
         return klass(**given)
 
     return make
-
-
-# -- what comes back ------------------------------------------------------------------------------
-
-
-def changed(case: Case, before: Any, after: Any) -> bool:
-    """Whether the hook changed anything."""
-    if case.shape == "update":
-        return _updated(before, case.guarded, after)
-    if case.shape == "asked":
-        return not case.asked or view(case.asked[-1]) != view(before)
-    if after is None:
-        if case.shape == "strict" or isinstance(before, str):
-            return False  # counts as an error: what was there is kept
-        after = case.guarded
-    if isinstance(after, tuple) and not isinstance(before, tuple):
-        both = isinstance(before, list) and len(before) == len(after) == 2 and isinstance(before[0], list)
-        if not both and after and not isinstance(before, list):
-            after = after[0]
-    one, other = view(before), view(after)
-    if type(one) is not type(other):
-        raise GiveUpError("a result of another kind")
-    if one != other and thinner(one, other):
-        raise GiveUpError("the same with less in it")  # whether that is another thing depends on what there is
-    return bool(one != other)
-
-
-def is_long(case: Case) -> bool:
-    """Whether the long text is in it, which may be too much for some patterns."""
-    held = view([case.guarded, *case.args, *case.kw.values()])
-    return LONG in str(held)
-
-
-def thinner(before: Any, after: Any) -> bool:
-    """Whether nothing differs but what was left out when elements were built anew."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        return all(k in before and before[k] == v for k, v in after.items())
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return all(a == b or (not b and isinstance(b, dict)) or (isinstance(b, dict | list) and thinner(a, b))
-                   for a, b in zip(before, after, strict=True))  # fmt: skip
-    return False
-
-
-def view(value: Any) -> Any:
-    """What counts of a value."""
-    if isinstance(value, Opaque):
-        raise GiveUpError(value.name)
-    if isinstance(value, Generator | list | tuple) or (hasattr(value, "__next__") and not isinstance(value, Instance)):
-        return [view(v) for v in value]
-    if isinstance(value, dict):
-        return {k: view(v) for k, v in value.items()}
-    if isinstance(value, Instance):
-        held = value._a
-        if value._k == "NodeWithScore":
-            return [view(held["node"]), held["score"]]
-        if value._k == "ModelResponse":
-            return [view(m) for m in held["result"]]
-        if value._k == "ModelRequest":
-            return [view(held["messages"]), view(held["system_message"])]
-        if value._k in ("TextNode", "Document"):
-            return [view(held.get("text", held.get("page_content"))), view(held["metadata"])]
-        if isinstance(value._k, str) and value._k.endswith("Message"):
-            return [view(held["content"]), held.get("role")]
-        if isinstance(value._k, str) or value._m.is_data(value._k):
-            return {k: view(v) for k, v in held.items()}
-        raise GiveUpError("an object")
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return round(float(value), 9)
-    return value
-
-
-def _updated(before: Any, state: Any, update: Any) -> bool:
-    if isinstance(update, Instance) and update._k == "Command":
-        raise GiveUpError("a command")
-    if update is not None and not isinstance(update, dict):
-        raise GiveUpError("an update")
-    told = (update or {}).get("messages")
-    new = [*state["messages"], *([told] if isinstance(told, Instance) else told or [])]
-    gone = {m._a["id"] for m in new if m._k == "RemoveMessage"}
-    merged: dict[Any, Any] = {}
-    for i, m in enumerate(new):
-        if m._a.get("id") not in gone:
-            merged[m._a["id"] if m._a.get("id") is not None else f"new {i}"] = m
-    return bool([view(m) for m in merged.values()] != [view(m) for m in before["messages"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +24,13 @@ class Machine(Statements):
         self.library = library
         self.modules: dict[Module, Scope] = {}
         self.answer = ""
+        self.twins = False
+        """Whether some documents of a list have the same id."""
+        self._numbers = itertools.count()
+
+    def number(self, i: int) -> int:
+        """What makes a document's id another than the others'."""
+        return i if self.twins else next(self._numbers)
 
     def answered(self, name: str) -> Any:
         """What a synthesizer of the framework answers."""

@@ -15,12 +15,14 @@ import itertools
 import random
 import re
 import types
+import typing
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 from re import _parser  # type: ignore[attr-defined]  # isort: skip  # what `re` itself parses with
 
+from ragtrace.inventory.patterns import matches
 from ragtrace.inventory.trial.things import Chain, FieldSpec, Generator, GiveUpError, Later, Namespace, Opaque, Property
 
 PURE = frozenset(
@@ -187,31 +189,6 @@ def _letters(items: Any) -> frozenset[str]:
     return frozenset(found)
 
 
-_CATEGORIES: dict[str, Callable[[str], bool]] = {
-    "DIGIT": str.isdigit, "SPACE": str.isspace, "WORD": lambda c: c.isalnum() or c == "_",
-}  # fmt: skip
-
-
-def matches(name: str, value: Any, letter: str) -> bool:
-    """Whether a step of a pattern that consumes one character may consume this one."""
-    if name == "LITERAL":
-        return bool(value == ord(letter))
-    if name == "NOT_LITERAL":
-        return bool(value != ord(letter))
-    if name == "ANY":
-        return True
-    if name == "RANGE":
-        return bool(value[0] <= ord(letter) <= value[1])
-    if name == "CATEGORY":
-        kind = str(value).removeprefix("CATEGORY_")
-        test = _CATEGORIES.get(kind.removeprefix("NOT_"))
-        return test is not None and test(letter) is not kind.startswith("NOT_")
-    if name == "IN":
-        negated = any(str(op) == "NEGATE" for op, _ in value)
-        return any(matches(str(op), v, letter) for op, v in value) is not negated
-    return False
-
-
 def _identity(*args: Any, **kw: Any) -> Any:
     return args[0] if args else None
 
@@ -338,7 +315,8 @@ KNOWN: dict[str, Any] = {
     "itertools.count": _count, "itertools.cycle": _cycle, "itertools.repeat": _repeat,
     "functools.wraps": lambda *_, **__: _identity, "functools.lru_cache": _decorator, "functools.cache": _decorator,
     "functools.cached_property": lambda f: Property("property", f), "functools.total_ordering": _identity,
-    "typing.cast": lambda _, value: value, "typing.NewType": lambda name, kind: kind,
+    "typing.cast": lambda _, value: value, "typing.get_args": typing.get_args,
+    "typing.NewType": lambda name, kind: kind,
     "typing.TypeVar": lambda *_, **__: object, "typing.overload": _identity, "typing.TYPE_CHECKING": False,
     "contextlib.suppress": contextlib.suppress, "contextlib.nullcontext": contextlib.nullcontext,
     "dataclasses.field": _field, "dataclasses.replace": None, "dataclasses.MISSING": dataclasses.MISSING,

@@ -30,8 +30,9 @@ from ragtrace.inventory.trial.things import (
     Super,
 )
 
-_LOOKS = frozenset("search match fullmatch sub subn findall finditer replace count find translate startswith endswith isdisjoint "
-                   "intersection".split())  # fmt: skip
+_LOOKS = frozenset("search match fullmatch sub subn findall finditer replace count find translate startswith endswith "
+                   "isdisjoint intersection".split())  # fmt: skip
+_DRAINS = (list, tuple, set, frozenset, dict, sorted, sum, max, min)
 _PLAIN_KINDS = (str, int, float, bool, bytes, type(None))
 
 
@@ -233,6 +234,8 @@ class Objects(Classes):
         if any(isinstance(a, Opaque) for a in (*args, *kw.values())) and not isinstance(function, types.MethodType):
             return self._given_unseen(function, args, kw)
         self.checked(getattr(function, "func", function), tuple(args), kw)
+        if function in _DRAINS or getattr(function, "__name__", "") == "join":
+            self.ended += [a for a in args if hasattr(a, "__next__")]
         if getattr(function, "__module__", None) == "re" and len(args) > 1 and isinstance(args[0], str | re.Pattern):
             return self.searched_by_re(function, args, kw)
         return function(*args, **kw)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ragtrace.inventory.entries import Entry
 from ragtrace.inventory.modules import Class, FunctionNode, Module
-from ragtrace.inventory.trial.inputs import Case, Form, cases, certain, changed, is_long
+from ragtrace.inventory.trial.inputs import Form, cases, certain
 from ragtrace.inventory.trial.machine import Machine
+from ragtrace.inventory.trial.outcomes import Case, changed, gather, is_long
 from ragtrace.inventory.trial.samples import literals, texts, words_of
+from ragtrace.inventory.trial.switches import first, switches
 from ragtrace.inventory.trial.things import Function, GiveUpError, Later, Opaque
+from ragtrace.inventory.trial.wider import more_texts, wider
 
 Result = Literal["changed", "same", "raised"]
 Ways = set[tuple[ast.AST, bool]]
@@ -39,8 +43,10 @@ class Trial:
     """What was searched for by a test, or by the statement that sets a variable."""
     alike: dict[ast.AST, tuple[set[Any], list[bool]]] = field(default_factory=dict)
     """For comparisons of two values: some of them, and whether they were the same each time."""
+    missed: set[Any] = field(default_factory=set)
+    """What was searched for in vain in a sample that holds it."""
     held: frozenset[Any] = frozenset()
-    """What was searched for in vain although samples hold it."""
+    """What was found in no sample that holds it, nor in any other."""
     work: dict[int, str] = field(default_factory=dict)
     """Lines in which a text was replaced."""
     spent: set[ast.AST] = field(default_factory=set)
@@ -55,6 +61,10 @@ class Trial:
     """Whether a way was not followed to its end."""
     again: Callable[[dict[ast.AST, bool]], Trial | None] | None = None
     """Another run, with tests that go as they are told."""
+    widen: Callable[[], bool] = bool
+    """More samples, added to these; whether one of them was changed."""
+    switch: Callable[[], str] = str
+    """What has to be given, or set, for the hook to act; "" where nothing is found."""
 
     @property
     def acts(self) -> bool:
@@ -94,6 +104,7 @@ class Trial:
             own[0].update(values)
             own[1][0] = own[1][0] and same[0]
         self.work |= other.work
+        self.missed |= other.missed
         self.spent |= other.spent
         self.raised += other.raised
         self.errors += other.errors
@@ -133,18 +144,52 @@ def trial(subject: Subject, once: bool = False) -> Trial | None:
     machine.constants = frozenset(literals(subject.classes, subject.node, module))
     told = texts(words, structured="json" in module.imports)
     best: Trial | None = None
-    forms = cases(machine, subject.entry, subject.hook, subject.node, subject.static, told, words, module)
-    for form in forms:
+    chosen: Form | None = None
+
+    def forms(told: list[str]) -> Iterator[Form]:
+        return cases(machine, subject.entry, subject.hook, subject.node, subject.static, told, words, module)
+
+    at = 0
+    for i, form in enumerate(forms(told)):
         found = _all_ways(machine, subject, form, once)
         if found is not None and found.results and (best is None or len(found.errors) < len(best.errors)):
-            best = found
+            best, chosen, at = found, form, i
         if found is not None and found.acts:
-            best = found
+            best, chosen, at = found, form, i
             break
-    if best is not None:
+    if best is not None and chosen is not None:
+        used, of_best = chosen, best
+        best.switch = lambda: _switch(machine, subject, used, words)
+        again = next(itertools.islice(forms(more_texts(words)), at, None), None)
+        best.widen = lambda: _widen(machine, subject, of_best, wider(used, again, subject.node, words))
         best.sure = certain(subject.entry, subject.hook, subject.node, subject.static)
-        best.held = frozenset(w for w, hit in best.looked.items() if not hit and _holds(w, told))
+        best.held = frozenset(w for w in best.missed if not best.looked.get(w))
     return best
+
+
+def _widen(machine: Machine, subject: Subject, trial: Trial, more: Iterator[Form]) -> bool:
+    for form in more:
+        machine.twins = True
+        try:
+            found = _form(machine, subject, form, {})
+        finally:
+            machine.twins = False
+        if found is not None:
+            trial.add(found)
+            if found.acts:
+                return True
+    trial.held = frozenset(w for w in trial.missed if not trial.looked.get(w))
+    return False
+
+
+def _switch(machine: Machine, subject: Subject, form: Form, words: list[str]) -> str:
+    classes = [c for c in subject.classes if isinstance(c, Class)]
+
+    def acts(given: dict[str, Any]) -> bool:
+        found = _form(machine, subject, lambda: itertools.islice(form(), 8), {}, True, given)
+        return found is not None and found.acts
+
+    return first(machine, switches(machine, classes, subject.node, words), acts)
 
 
 def _holds(what: Any, told: list[str]) -> bool:
@@ -190,7 +235,12 @@ def _again(machine: Machine, subject: Subject, form: Form, told: dict[ast.AST, b
 
 
 def _form(
-    machine: Machine, subject: Subject, form: Form, coins: dict[ast.AST, bool], once: bool = False
+    machine: Machine,
+    subject: Subject,
+    form: Form,
+    coins: dict[ast.AST, bool],
+    once: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> Trial | None:
     found = Trial()
     method, total = None, 0
@@ -199,9 +249,11 @@ def _form(
         for case in form():
             machine.begin()
             if method is None:
-                method = _method(machine, subject)
+                method = _method(machine, subject, given or {})
                 machine.begin()
             machine.answer = case.text
+            texts_in: list[str] = []
+            gather([case.args, case.kw], texts_in)
             try:
                 result = _one(machine, method, case, found)
             except GiveUpError:
@@ -210,6 +262,8 @@ def _form(
                 raise
             found.add(Trial([result], [machine.took], machine.parts, machine.open, machine.looked, machine.sought,
                             machine.alike, work=machine.work, spent=machine.spent, raised=machine.raised))  # fmt: skip
+            found.missed |= {w for w, hit in machine.looked.items() if not hit and w not in found.missed
+                             and not found.looked[w] and _holds(w, texts_in)}  # fmt: skip
             total += machine.steps
             if total > _MOST or (once and found.acts):
                 break
@@ -249,7 +303,7 @@ def _one(machine: Machine, method: Any, case: Case, found: Trial) -> Result:
         return "raised"
 
 
-def _method(machine: Machine, subject: Subject) -> Any:
+def _method(machine: Machine, subject: Subject, given: Mapping[str, Any]) -> Any:
     """The hook, of a new object of its class."""
     entry, node, owner, mro = subject.entry, subject.node, subject.owner, subject.classes
     scope = machine.globals_of(subject.module)
@@ -263,7 +317,7 @@ def _method(machine: Machine, subject: Subject) -> Any:
         names = [a.arg for a in (*spec.posonlyargs, *spec.args)][1:]
         args = [Opaque(n) for n in names[: len(names) - len(spec.defaults)]]
     machine.lenient = (klass.cls,)
-    made = machine.construct(klass, tuple(args), {})
+    made = machine.construct(klass, tuple(args), dict(given))
     machine.lenient = ()
     for name, value in subject.flags.items():
         made._a[name] = value

@@ -12,8 +12,9 @@ from typing import Any
 from re import _parser  # type: ignore[attr-defined]  # isort: skip  # what `re` itself parses with
 
 from ragtrace.inventory.modules import Class, FunctionNode, Module
+from ragtrace.inventory.patterns import impossible, matches
 from ragtrace.inventory.roots import FRAMEWORKS, in_framework
-from ragtrace.inventory.trial.natives import matches, patience
+from ragtrace.inventory.trial.natives import patience
 from ragtrace.inventory.trial.things import GiveUpError
 
 RICH = (
@@ -44,7 +45,7 @@ def words_of(mro: list[Class | str], node: ast.AST, module: Module) -> list[str]
     """Texts that the code of a hook may look for: its literals, and matches of its patterns."""
     found: dict[str, None] = {}
     for text in literals(mro, node, module):
-        for made in samples(text) if _SPECIAL.search(text) else [text]:
+        for made in () if impossible(text) else samples(text) if _SPECIAL.search(text) else [text]:
             if 0 < len(made) <= 80 and not _CONTROL.search(made):
                 found.setdefault(made)
         if len(found) >= _MOST:
@@ -129,6 +130,8 @@ def _made(items: list[Any], branch: int, groups: dict[int, str]) -> str:
             text += _made(list(value[1][branch % len(value[1])]), branch, groups)
         elif name == "GROUPREF":
             text += groups[value]
+        elif name == "ASSERT":
+            text += _made(list(value[1]), branch, groups)
         elif name in ("IN", "ANY", "NOT_LITERAL", "CATEGORY", "RANGE"):
             text += next(c for c in _letters(branch) if matches(name, value, c))
     return text

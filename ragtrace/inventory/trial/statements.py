@@ -127,7 +127,7 @@ class Statements(Expressions):
     def s_For(self, node: ast.For, scope: Scope) -> None:
         went = False
         items = self.each(self.eval(node.iter, scope))
-        if isinstance(items, GeneratorType) and items.gi_frame is None:
+        if (isinstance(items, GeneratorType) and items.gi_frame is None) or any(items is e for e in self.ended):
             self.spent.add(node)
         for item in items:
             went = True
@@ -141,6 +141,8 @@ class Statements(Expressions):
             except Continue:
                 continue
         self.took.add((node, went))
+        if hasattr(items, "__next__"):
+            self.ended.append(items)
         self.block(node.orelse, scope)
 
     def s_AsyncFor(self, node: ast.AsyncFor, scope: Scope) -> None:

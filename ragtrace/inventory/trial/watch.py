@@ -47,6 +47,8 @@ class Watch:
         """Lines where a text was replaced, other than for a test or a log."""
         self.spent: set[ast.AST] = set()
         """Loops over a generator that was used up before."""
+        self.ended: list[Any] = []
+        """Iterators that were gone through."""
         self.raised: list[str] = []
         """Exceptions that were caught."""
         self.handling: list[BaseException] = []
@@ -79,6 +81,7 @@ class Watch:
         self.took, self.looked, self.raised, self.work = set(), {}, [], {}
         self.yielded.clear()
         self.handling.clear()
+        self.ended.clear()
         self.setting.clear()
         self.testing = None
 
@@ -149,6 +152,8 @@ class Watch:
 
     def compared(self, node: ast.Compare, op: ast.cmpop, left: Any, right: Any) -> None:
         """Two values are compared: what is looked for, and whether they are ever another."""
+        if isinstance(op, ast.In | ast.NotIn) and isinstance(right, set | frozenset | list | tuple | dict):
+            self._same(node.comparators[0], str(left) if isinstance(left, str | int | float) else "", not right)
         kinds = isinstance(node.left, ast.Attribute) and node.left.attr in _GIVEN
         if isinstance(op, ast.In | ast.NotIn):
             if isinstance(left, str) and isinstance(right, str):
@@ -158,15 +163,21 @@ class Watch:
                     self._found(("is", word), word == left)
             elif isinstance(left, str) and left in self.constants and isinstance(right, Iterable):
                 self._found(("is", left), left in right)
+            if isinstance(left, str | int) and isinstance(right, set | dict) and isinstance(op, ast.In):
+                self._same(node, left, left in right)
         elif isinstance(left, str) and isinstance(right, str) and not kinds:
             for one, other in ((left, right), (right, left)):
                 if isinstance(op, ast.Eq | ast.NotEq) and one in self.constants:
                     self._found(("is", one), one == other)
-        if isinstance(left, str | int | float) and isinstance(right, str | int | float):
-            values, same = self.alike.setdefault(node, (set(), [True]))
-            if len(values) < 3:
-                values.add(left)
-            same[0] = same[0] and left == right
+        plain = isinstance(left, str | int | float) and isinstance(right, str | int | float)
+        if plain and not isinstance(op, ast.In | ast.NotIn):
+            self._same(node, left, left == right)
+
+    def _same(self, node: ast.AST, value: Any, same: bool) -> None:
+        values, always = self.alike.setdefault(node, (set(), [True]))
+        if len(values) < 3:
+            values.add(value)
+        always[0] = always[0] and same
 
     def _made(self, name: str, before: Any, made: Any) -> Any:
         after = made[0] if isinstance(made, tuple) else made
