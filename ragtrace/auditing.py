@@ -78,8 +78,9 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
     tracing.shutdown()
     with open_store(file.db) as db:
         found = {d.name: d for d in file.defenses}.values()
-        audit.store_inventory(db, inventory(*found))
-        audit.store_battery(db, battery(*found))
+        if found:
+            audit.store_inventory(db, inventory(*found))
+            audit.store_battery(db, battery(*found))
         if any(getattr(a, "probed_as", None) == LIKELIHOOD for a in file.attacks):
             console.print("Scoring the targets' own texts with the embedded model.")
             likelihood.fill(db, run)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from ragtrace import cli_canary, cli_check, cli_help, cli_papers
+from ragtrace.cli_help import console as _console
 from ragtrace.errors import InputError, RagtraceError, UsageError
 
 app = typer.Typer(
@@ -37,9 +38,12 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
-def _console() -> Console:
-    """Where nobody watches (a pipe, a file), lines are as long as their content."""
-    return Console() if sys.stdout.isatty() else Console(width=100_000)
+class ReportFormat(StrEnum):
+    """What ``ragtrace report`` writes."""
+
+    html = "html"
+    md = "md"
+    json = "json"
 
 
 @app.command()
@@ -79,6 +83,7 @@ def import_(
     db: Database = Path("traces.duckdb"),
 ) -> None:
     """Brings spans from elsewhere into the database, each file whole or not at all; the files are left as they are."""
+    from rich.console import Console
     from rich.progress import track
 
     from ragtrace.ingest.files import files_at
@@ -159,10 +164,11 @@ def score(
     likelihoods: Annotated[
         bool, typer.Option("--likelihoods", help="First the targets' own texts, with the embedded model (minutes).")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Scores stored probes and prints verdicts and results."""
     from ragtrace.likelihood import fill
-    from ragtrace.report import terminal
+    from ragtrace.report import plain, terminal
     from ragtrace.score import score as score_store
     from ragtrace.store import existing
     from ragtrace.store import open as open_store
@@ -174,11 +180,40 @@ def score(
             for (one,) in connection.execute(asked, [run]).fetchall():
                 fill(connection, one)
         written = score_store(connection, run, metric)
+        if as_json:
+            typer.echo(json.dumps(plain.to_json(connection, run), indent=2))
+            return
         terminal.verdicts(connection, console)
         if written:
             terminal.results(connection, console)
         else:
             console.print("No probes in this database, so nothing to score: the verdicts above rest on its traffic.")
+
+
+@app.command()
+def report(
+    db: Database = Path("traces.duckdb"),
+    run: Annotated[str | None, typer.Option(help="Numbers of this run only.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write here (html: report.html).")] = None,
+    format: Annotated[
+        ReportFormat | None, typer.Option(help="What to write; else what the ending of --out says, or html.")
+    ] = None,
+    show_content: Annotated[
+        bool, typer.Option("--show-content", help="Show the texts of traces, else masked: the file is then sensitive.")
+    ] = False,
+) -> None:
+    """Writes the report: where each defense acts, what leaked, and may the numbers be read; one file, no network."""
+    from ragtrace.report import reporting
+
+    ending = out.suffix.lstrip(".") if out is not None else ""
+    kind = format or (ReportFormat(ending) if ending in ("md", "json") else ReportFormat.html)
+    made = reporting.report(db, kind.value, run, show_content)
+    if out is None and kind is not ReportFormat.html:
+        typer.echo(made, nl=False)
+        return
+    file = out or Path("report.html")
+    reporting.write(file, made)
+    typer.echo(f"report of {db} in {file}")
 
 
 @app.command()
@@ -191,11 +226,16 @@ def inventory(
     names: Annotated[
         Path | None, typer.Option(help="TOML with a [methods] table: method name = hook, for classes of your own.")
     ] = None,
+    fail_on: Annotated[
+        str | None, typer.Option(help="Exit with 1 where a hook is one of these, as stub,dead,pass_through.")
+    ] = None,
 ) -> None:
     """What the source of each defense says, hook by hook; reads the code, never runs it."""
+    from ragtrace.inventory import failing
     from ragtrace.inventory import inventory as read
     from ragtrace.report import terminal
 
+    unwanted = failing.statuses(fail_on)
     found = read(*targets, names=names)
     for warning in found.warnings:
         typer.echo(_said(warning), err=True, nl=False)
@@ -207,12 +247,15 @@ def inventory(
             store_inventory(connection, found)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
-        return
-    if not found:
+    elif not found:
         typer.echo("No defense found: see `--names` for classes whose methods have names of your own.")
-        return
-    rows = [(h.status, h.hook, d.defense, h.where, h.reason) for d in found for h in d.hooks]
-    _console().print(terminal.table(("status", "hook", "defense", "where", "why"), rows))
+    else:
+        rows = [(h.status, h.hook, d.defense, h.where, h.reason) for d in found for h in d.hooks]
+        _console().print(terminal.table(("status", "hook", "defense", "where", "why"), rows))
+    if failed := failing.hooks(found, unwanted):
+        for line in failed:
+            typer.echo(_said(line), err=True, nl=False)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -286,64 +329,11 @@ def audit(
     conduct(audit_file.made(told | ({"seeds": seed} if seed else {}), "the command line"), _console(), dry_run=dry_run)
 
 
-papers = typer.Typer(help="The papers' tables, for the model at hand.", no_args_is_help=True)
-app.add_typer(papers, name="papers")
-
-
-@papers.command()
-def s2mia(
-    out: Annotated[Path, typer.Option(help="Folder for traces, tables and plots; resumed if it is there.")] = Path(
-        "s2mia"
-    ),
-    size: Annotated[int, typer.Option(help="Targets of each kind in the reference set; the paper has 1,000.")] = 1000,
-    dataset: Annotated[list[str] | None, typer.Option(help="natural_questions, triviaqa; may be given again.")] = None,
-    retriever: Annotated[
-        list[str] | None, typer.Option(help="minilm, contriever, dpr, or any; may be given again.")
-    ] = None,
-    attack: Annotated[list[str] | None, typer.Option(help="An attack, 'paper' or 'all'; may be given again.")] = None,
-    defenses: Annotated[bool, typer.Option(help="Table 4 as well.")] = True,
-    model: Annotated[str, typer.Option(help="embedded, provider:model, or URL#model.")] = "embedded",
-    max_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 48,
-    data: Annotated[Path | None, typer.Option(help="Folder with nq.jsonl and triviaqa.jsonl.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the split, the targets and the attacks.")] = 101,
-    concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
-) -> None:
-    """Tables 1 to 4 of S²MIA (arXiv 2406.19234), the paper's values beside ours, and Figure 2."""
-    from ragtrace.papers import s2mia as paper
-
-    groups = {"paper": paper.PAPER_ATTACKS, "all": (*paper.PAPER_ATTACKS, *paper.NEWER_ATTACKS)}
-    attacks = dict.fromkeys(name for given in attack or ["paper"] for name in groups.get(given, (given,)))
-    design = paper.Design(
-        size=size, datasets=tuple(dataset or paper.Design.datasets), retrievers=tuple(retriever or ["minilm"]),
-        attacks=tuple(attacks), defenses=defenses, model=model, max_tokens=max_tokens, seed=seed,
-    )  # fmt: skip
-    paper.main(design, out, _console(), data=data, concurrency=concurrency, dry_run=dry_run)
-
-
-@papers.command("mind-the-hook")
-def mind_the_hook(
-    out: Annotated[Path, typer.Option(help="Folder for traces and tables; resumed if it is there.")] = Path(
-        "mind-the-hook"
-    ),
-    quick: Annotated[bool, typer.Option("--quick", help="A small part: one corpus, three attacks.")] = False,
-    seed: Annotated[list[int] | None, typer.Option(help="Seed of corpora and attacks; may be given again.")] = None,
-    queries: Annotated[int | None, typer.Option(help="Queries of an extraction attack in a cell.")] = None,
-    model: Annotated[str, typer.Option(help="embedded, provider:model, or URL#model.")] = "embedded",
-    data: Annotated[Path | None, typer.Option(help="Folder with pubmedqa.jsonl.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
-) -> None:
-    """The 432-cell grid and Tables I to III of Mind the Hook (arXiv 2608.09001), the paper's values beside ours."""
-    from dataclasses import replace
-
-    from ragtrace.papers import mind_the_hook as paper
-
-    design = replace(paper.QUICK if quick else paper.Design(), model=model)
-    if seed:
-        design = replace(design, seeds=tuple(dict.fromkeys(seed)))
-    if queries is not None:
-        design = replace(design, queries=queries)
-    paper.main(design, out, _console(), data=data, dry_run=dry_run)
+app.add_typer(cli_papers.papers, name="papers")
+app.add_typer(cli_canary.canary, name="canary")
+app.command()(cli_check.check)
+app.command()(cli_check.doctor)
+cli_help.add_examples(app)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ TABLE_1: dict[type[Defense], set[str]] = {  # Mind the Hook, Table I: the hooks 
     PAD: {"response"},
     LPRAG: {"content", "response"},
 }
-STUBS = {DPStub, CADP, PrivateRAG}
+STUBS = (DPStub, CADP, PrivateRAG)
 SECRET = "Mary Johnson, mary.johnson@enron.com, EMP-10293"
 
 

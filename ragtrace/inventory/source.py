@@ -26,7 +26,9 @@ Status = Literal["active", "conditional", "stub", "pass_through", "dead", "unkno
 class HookFinding:
     """One hook: its status, where it is written, and why in a sentence.
 
-    ``active`` acts; ``conditional`` acts where a test says so and else returns its input; ``stub`` is a placeholder;
+    ``active`` acts; ``conditional`` acts where a flag that a caller or the environment sets, or a test of a whole text
+    or document, says so, and else returns its input (to replace parts of a text, or to leave documents out, needs no
+    such test: that is ``active``); ``stub`` is a placeholder;
     ``pass_through`` returns its input on every path; ``dead`` would act, but what it makes is lost or never reached;
     ``unknown`` could not be told from the code in sight. ``line`` is the line in ``cell`` where that is a notebook's.
     """

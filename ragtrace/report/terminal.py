@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _LONGEST = 400
-_WEAK_MODELS = ("SmolLM2-135M-Instruct",)
+WEAK_MODELS = ("SmolLM2-135M-Instruct",)
 _BLANKS = "\n\r\t\u2028\u2029"
 _STYLES = {
     "active": "green", "interpretable": "green",
@@ -74,7 +74,7 @@ def results(db: duckdb.DuckDBPyConnection, console: Console, run_id: str | None 
         console.print("Reasons and signatures: SELECT metric, arm, interpretable, reason, signature FROM results")
         weak = db.execute(
             "SELECT count(*) > 0 FROM results WHERE list_has_any($1, string_split(signature, '|'))",
-            [[f"model:{name}" for name in _WEAK_MODELS]],
+            [[f"model:{name}" for name in WEAK_MODELS]],
         ).fetchone()
         if weak and weak[0]:
             console.print(
