@@ -62,20 +62,22 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
     tracing = ragtrace.setup(file.db, capture=file.capture)
     run = f"run-{uuid.uuid4().hex[:12]}"
     asked, failures = 0, list[str]()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("requests", total=requests)
-        for one in drawn:
-            report = audit.run(
-                file.ask(one.corpus.members), file.arms, one.probes, sessions=one.sessions, mode=file.mode,
-                tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | one.facts,
-                step=lambda _: progress.advance(bar), concurrency=file.concurrency,
-                resume=audit.Done(run),
-            )  # fmt: skip
-            asked += report.asked
-            failures += report.failures
-            if not console.is_terminal:
-                console.print(f"seed {one.seed}: {report.asked} requests, {len(report.failures)} failed")
-    tracing.shutdown()
+    try:
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+            bar = progress.add_task("requests", total=requests)
+            for one in drawn:
+                report = audit.run(
+                    file.ask(one.corpus.members), file.arms, one.probes, sessions=one.sessions, mode=file.mode,
+                    tracing=tracing, canaries=one.corpus.canaries, facts=file.facts | one.facts,
+                    step=lambda _: progress.advance(bar), concurrency=file.concurrency,
+                    resume=audit.Done(run),
+                )  # fmt: skip
+                asked += report.asked
+                failures += report.failures
+                if not console.is_terminal:
+                    console.print(f"seed {one.seed}: {report.asked} requests, {len(report.failures)} failed")
+    finally:  # also where the app cannot be made, or the audit is interrupted
+        tracing.shutdown()
     with open_store(file.db) as db:
         found = {d.name: d for d in file.defenses}.values()
         if found:

@@ -92,25 +92,27 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
     )
     tracing = ragtrace.setup(database, capture="full")
     cache = embedded.GenerationCache(file=embedded.cache_folder() / f"generations-{embedded.SHA256[:12]}.sqlite")
-    with (
-        embedded.serve() as url,
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        model = embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens)
-        app = rag(corpus.members, model, embedded.embedder(), SYSTEM)
-        bars = {arm.name: progress.add_task(arm.name, total=len(asked)) for arm in all_arms}
+    try:
+        with (
+            embedded.serve() as url,
+            Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        ):
+            model = embedded.chat_model(url, cache=cache, max_tokens=size.max_tokens)
+            app = rag(corpus.members, model, embedded.embedder(), SYSTEM)
+            bars = {arm.name: progress.add_task(arm.name, total=len(asked)) for arm in all_arms}
 
-        def step(arm: str) -> None:
-            progress.advance(bars[arm])
-            if progress.tasks[bars[arm]].finished and not console.is_terminal:
-                console.print(f"{arm}: {len(asked)} probes, {cache.misses} model calls so far")
+            def step(arm: str) -> None:
+                progress.advance(bars[arm])
+                if progress.tasks[bars[arm]].finished and not console.is_terminal:
+                    console.print(f"{arm}: {len(asked)} probes, {cache.misses} model calls so far")
 
-        report = audit.run(
-            app, all_arms, asked, tracing=tracing, canaries=corpus.canaries,
-            facts={"corpus": corpus.name, "seed": seed, "model": embedded.MODEL, "members": len(corpus.members)},
-            step=step,
-        )  # fmt: skip
-    tracing.shutdown()
+            report = audit.run(
+                app, all_arms, asked, tracing=tracing, canaries=corpus.canaries,
+                facts={"corpus": corpus.name, "seed": seed, "model": embedded.MODEL, "members": len(corpus.members)},
+                step=step,
+            )  # fmt: skip
+    finally:
+        tracing.shutdown()
     with open_store(database) as db:
         defenses = [d for arm in all_arms for d in arm.defenses]
         audit.store_inventory(db, inventory(*defenses))

@@ -19,6 +19,7 @@ from ragtrace_langchain import LangChainInstrumentor
 from store_fixtures import Bench
 
 from ragtrace import defense
+from ragtrace.record import setup
 from ragtrace.record.scope import put_back
 
 # CI must judge a change by the same examples each time; at a desk new ones are looked for.
@@ -79,3 +80,14 @@ def _undeclared() -> Iterator[None]:
     yield
     defense._declared.clear()
     defense._declared.update(before)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_on() -> Iterator[None]:
+    """Whatever a test (or what it calls) sets up is shut down again: an app must be able to rely on that as well."""
+    before = set(setup._installed)
+    yield
+    left = {path: tracing for path, tracing in setup._installed.items() if path not in before}
+    for tracing in list(left.values()):
+        tracing.shutdown()
+    assert not left, f"still recording into {[str(path) for path in left]}"

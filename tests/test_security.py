@@ -269,6 +269,7 @@ REVIEWED = {
     "ragtrace/metrics/utility.py": {"ANSWERS"},
     "ragtrace/query.py": {"statements"},  # a message; the question itself runs where one can only ask
     "ragtrace/reading/lexicon.py": {"_ACTS", "_ANSWERED", "_REWRITTEN"},
+    "ragtrace/report/html/data.py": {"_MINE"},  # a condition with a parameter
     "ragtrace/score.py": {"table"},  # score_data, result_data, likelihood_data
     "ragtrace/store/compacting.py": {"_FRESH", "quoted"},  # names of tables and of the file, quoted
     "ragtrace/store/database.py": {

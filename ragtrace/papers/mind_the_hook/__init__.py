@@ -115,24 +115,26 @@ def _ask(design: Design, bench: Bench, database: Path, console: Console) -> list
     tracing = ragtrace.setup(database, capture="full")
     errors: list[str] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("runs", total=len(grid) + len(design.canary_seeds))
+    try:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            bar = progress.add_task("runs", total=len(grid) + len(design.canary_seeds))
 
-        def told(name: str, failures: list[str]) -> None:
-            progress.advance(bar)
-            errors.extend(f"{name}: {harmless(failure)}" for failure in failures)
-            if not console.is_terminal:
-                console.print(f"{name}: done, {bench.chat.cache.misses} model calls so far", markup=False)
+            def told(name: str, failures: list[str]) -> None:
+                progress.advance(bar)
+                errors.extend(f"{name}: {harmless(failure)}" for failure in failures)
+                if not console.is_terminal:
+                    console.print(f"{name}: done, {bench.chat.cache.misses} model calls so far", markup=False)
 
-        for run, before in grid.items():
-            told(run.id, _one(design, bench, run, before, tracing))
-        for seed in design.canary_seeds:
-            try:
-                report = bench.canaries(seed, canaries, tracing, lambda _: None)
-                told(f"canaries, seed {seed}", report.failures)
-            except RagtraceError as error:
-                told(f"canaries, seed {seed}", [str(error)])
-    tracing.shutdown()
+            for run, before in grid.items():
+                told(run.id, _one(design, bench, run, before, tracing))
+            for seed in design.canary_seeds:
+                try:
+                    report = bench.canaries(seed, canaries, tracing, lambda _: None)
+                    told(f"canaries, seed {seed}", report.failures)
+                except RagtraceError as error:
+                    told(f"canaries, seed {seed}", [str(error)])
+    finally:
+        tracing.shutdown()
     return errors
 
 

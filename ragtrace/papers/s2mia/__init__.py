@@ -98,25 +98,27 @@ def _ask(
         before = {one.cell: conduct.check(db, design, one) for one in prepared}
     tracing = ragtrace.setup(database, capture="full")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for one in prepared:
-            total = cost(one.arms, one.probes).requests
-            bar = progress.add_task(one.cell.name, total=total, completed=len(before[one.cell].answered))
+    try:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+            for one in prepared:
+                total = cost(one.arms, one.probes).requests
+                bar = progress.add_task(one.cell.name, total=total, completed=len(before[one.cell].answered))
 
-            def step(arm: str, one: Prepared = one, bar: object = bar, total: int = total) -> None:
-                progress.advance(bar)  # type: ignore[arg-type]
-                done = int(progress.tasks[-1].completed)
-                if not console.is_terminal and (done % _EVERY == 0 or done == total):
-                    console.print(f"{one.cell.name}, {arm}: {done} of {total}, {model.cache.misses} model calls")
+                def step(arm: str, one: Prepared = one, bar: object = bar, total: int = total) -> None:
+                    progress.advance(bar)  # type: ignore[arg-type]
+                    done = int(progress.tasks[-1].completed)
+                    if not console.is_terminal and (done % _EVERY == 0 or done == total):
+                        console.print(f"{one.cell.name}, {arm}: {done} of {total}, {model.cache.misses} model calls")
 
-            report = conduct.ask(
-                design, one, model, before=before[one.cell], tracing=tracing, concurrency=concurrency, step=step
-            )
-            for failure in report.failures[:_SHOWN]:
-                console.print(f"failed: {harmless(failure)}")
-            if (more := len(report.failures) - _SHOWN) > 0:
-                console.print(f"failed: {more} more, in the view probes with status ERROR")
-    tracing.shutdown()
+                report = conduct.ask(
+                    design, one, model, before=before[one.cell], tracing=tracing, concurrency=concurrency, step=step
+                )
+                for failure in report.failures[:_SHOWN]:
+                    console.print(f"failed: {harmless(failure)}")
+                if (more := len(report.failures) - _SHOWN) > 0:
+                    console.print(f"failed: {more} more, in the view probes with status ERROR")
+    finally:
+        tracing.shutdown()
 
 
 def _report(
