@@ -8,6 +8,7 @@
     seeds = [101, 102]           # a finding needs more than one
     concurrency = 4
     mode = "single_turn"         # or "multi_turn": an attack's queries are one conversation
+    controls = true              # the default: membership attacks also run without retrieval and without their target
 
     [corpus]                     # a corpus of `ragtrace.corpora` with its own parameters …
     name = "synthetic_email"
@@ -34,7 +35,7 @@ import inspect
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -140,8 +141,10 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
         if given not in one_of:
             raise UsageError(f"{where}: {key} is {given!r}; expected one of {', '.join(one_of)}")
     arms = [Arm(name, tuple(_defenses(given, f"{where}: arm {name}"))) for name, given in _arms(told, where).items()]
-    if told.get("controls", False) is True:
-        arms += CONTROLS
+    asked = tuple(_attacks(told, where))
+    members_of = tuple(dict.fromkeys(a.probed_as for a in asked if hasattr(a, "probed_as")))
+    if told.get("controls", True) is True and members_of:
+        arms += [replace(arm, attacks=members_of) for arm in CONTROLS]
     families = corpus.pop("canaries", ())
     if not isinstance(families, list | tuple):
         raise UsageError(f"{where}: [corpus] canaries is {families!r}; expected a list of families")
@@ -160,7 +163,7 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
     return AuditFile(
         app=app,
         arms=tuple(arms),
-        attacks=tuple(_attacks(told, where)),
+        attacks=asked,
         source=source,
         db=Path(str(told.get("db", "traces.duckdb"))),
         capture=capture,

@@ -305,7 +305,7 @@ def audit(
         list[str] | None,
         typer.Option(help="A defense, by name or module:Class: an arm of its own; may be given again."),
     ] = None,
-    controls: Annotated[bool, typer.Option(help="Also the controls of membership attacks, as arms.")] = False,
+    controls: Annotated[bool, typer.Option(help="Also the controls of membership attacks, as arms.")] = True,
     seed: Annotated[list[int] | None, typer.Option(help="A seed; may be given again.")] = None,
     concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
     db: Database = Path("traces.duckdb"),

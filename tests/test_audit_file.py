@@ -98,8 +98,9 @@ def test_a_file_says_all(here: Path) -> None:
     assert (found.app, found.seeds, found.concurrency, found.members, found.families) == (
         "the_app:make", (1, 2), 2, 10, ("email",),
     )  # fmt: skip
-    assert [arm.name for arm in found.arms] == ["none", "masked", "house", "noisy"]
-    mask, house, noisy = found.defenses
+    assert [arm.name for arm in found.arms] == ["none", "masked", "house", "noisy", "no_retrieval", "without_target"]
+    assert [arm.attacks for arm in found.arms[-2:]] == [("s2mia",)] * 2
+    mask, house, noisy, *_ = found.defenses
     assert isinstance(mask, RegexMask)
     assert house.name == "house"
     assert isinstance(noisy, DPRetrieval) and (noisy.epsilon, noisy.seed) == (0.5, 3)
@@ -109,10 +110,10 @@ def test_a_file_says_all(here: Path) -> None:
 def test_an_audit_from_its_file_to_its_verdicts(here: Path) -> None:
     done = CliRunner().invoke(cli, ["audit", "audit.toml"])
     assert done.exit_code == 0, done.output
-    assert "96 requests, 0 failed" in done.output  # 4 arms × 2 seeds × 12 probes
+    assert "128 requests, 0 failed" in done.output  # 4 arms × 2 seeds × 12 probes, 2 controls × 2 × 8
     with ragtrace.open(here / "out.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT seed), count(DISTINCT run_id) FROM probes").fetchone() == (
-            96, 2, 1,
+            128, 2, 1,
         )  # fmt: skip
         verdicts = dict(db.execute("SELECT defense, verdict FROM verdicts WHERE hook = 'response'").fetchall())
         assert verdicts == {"regex_mask": "active", "house": "active"}
@@ -126,7 +127,7 @@ def test_an_audit_from_its_file_to_its_verdicts(here: Path) -> None:
 def test_dry_run_asks_and_writes_nothing(here: Path) -> None:
     done = CliRunner().invoke(cli, ["audit", "audit.toml", "--dry-run"])
     assert done.exit_code == 0
-    assert "at most 96 requests" in done.output
+    assert "at most 128 requests" in done.output
     assert not list(here.glob("out.duckdb*"))
 
 
@@ -193,3 +194,8 @@ def test_no_file_and_no_toml(here: Path) -> None:
 def test_what_takes_a_query(method: str) -> None:
     app: Any = type("App", (), {method: lambda self, query: f"{query}!"})()
     assert audit_file.callable_of(app, "a:b")("q") == "q!"
+
+
+def test_controls_can_be_left_out(here: Path) -> None:
+    (here / "audit.toml").write_text(AUDIT.replace("concurrency = 2", "controls = false"))
+    assert len(audit_file.read(here / "audit.toml").arms) == 4

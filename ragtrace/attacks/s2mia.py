@@ -60,7 +60,7 @@ class S2MIA:
         there is one.
     """
 
-    name = "s2mia"
+    name = probed_as = "s2mia"
     card = Card(
         paper="S²MIA, arXiv 2406.19234",
         prompt="The target's question or beginning, with the instruction to reply with the best fitting passage.",
