@@ -103,7 +103,8 @@ def main() -> None:
             ).fetchone() or (0, 0, 0, 0, 0, 0)
     print(f"{options.processes} processes, {kills} SIGKILLs, {ended} spans ended in {time.monotonic() - started:.0f} s")
     print(
-        f"stored {stored}, distinct {distinct}, corrupt {odd}; counted as lost {lost}: {killed} with killed processes, {dropped} dropped"
+        f"stored {stored}, distinct {distinct}, corrupt {odd}; counted as lost {lost}: "
+        f"{killed} with killed processes, {dropped} dropped"
     )
     assert stored == distinct == written and odd == 0 and alive == 0, "a span twice, corrupt, or a miscount"
     assert ended - stored == lost == killed + dropped, "a loss that was not counted"
