@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ragtrace.canaries import plant, scan
 from ragtrace.corpora._files import json_lines
 from ragtrace.errors import InputError
+from ragtrace.report.reporting import write
 from ragtrace.types import Canary, Document
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def plant_file(source: Path, out: Path, kept: Path, families: Sequence[str], see
         Document(str(row[key]), str(row.get("id", at))) for at, (row, key) in enumerate(zip(rows, keys, strict=True), 1)
     ]
     planted, canaries = plant(documents, families, seed)
-    _write(kept, (asdict(canary) for canary in canaries))
-    _write(out, (row | {key: d.content} for row, key, d in zip(rows, keys, planted, strict=True)))
+    write(kept, _lines(asdict(canary) for canary in canaries))
+    write(out, _lines(row | {key: d.content} for row, key, d in zip(rows, keys, planted, strict=True)))
     return len(canaries)
 
 
@@ -107,13 +107,5 @@ def scan_store(db: duckdb.DuckDBPyConnection, canaries: Sequence[Canary]) -> lis
     return sorted(hits)
 
 
-def _write(file: Path, rows: Iterable[dict[str, Any]]) -> None:
-    temporary = file.with_name(f".{file.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def _lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -23,7 +23,6 @@ EXAMPLES = {
     "ragtrace check --db traces.duckdb --policy policy.toml --baseline last.duckdb --sarif ragtrace.sarif",
     "doctor": "ragtrace doctor --db traces.duckdb",
     "report": "ragtrace report --db traces.duckdb -o report.html",
-    "ui": "ragtrace ui --db traces.duckdb",
     "s2mia": "ragtrace papers s2mia --size 100 --dry-run",
     "mind-the-hook": "ragtrace papers mind-the-hook --quick --dry-run",
     "mint": "ragtrace canary mint --family email --count 20",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +11,6 @@ from rich.text import Text
 from ragtrace.report.terminal import harmless, table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
 MISSING = "not run"
@@ -118,12 +115,3 @@ def _rows(made: Table) -> Iterator[dict[str, Any]]:
                 for n, p in zip(row.ours, row.paper, strict=True)
             ],
         }
-
-
-def write(file: Path, text: str) -> None:
-    """Whole or not at all, for its owner alone."""
-    temporary = file.with_suffix(f"{file.suffix}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(text)
-    temporary.replace(file)

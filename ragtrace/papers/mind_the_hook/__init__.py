@@ -48,6 +48,7 @@ def main(design: Design, out: Path, console: Console, *, data: Path | None = Non
     from ragtrace.papers import printing
     from ragtrace.papers.mind_the_hook.conduct import CANARY_RUN, Bench
     from ragtrace.papers.mind_the_hook.tables import tables
+    from ragtrace.report.reporting import write
     from ragtrace.retrievers import embedder
     from ragtrace.score import score
     from ragtrace.store import open as open_store
@@ -85,8 +86,8 @@ def main(design: Design, out: Path, console: Console, *, data: Path | None = Non
         *(f"error: {error}" for error in errors),
     ]  # fmt: skip
     printing.to_console(made, console)
-    printing.write(out / "tables.md", printing.to_markdown("Mind the Hook (arXiv 2608.09001)", made, notes))
-    printing.write(out / "tables.json", printing.to_json(made, notes))
+    write(out / "tables.md", printing.to_markdown("Mind the Hook (arXiv 2608.09001)", made, notes))
+    write(out / "tables.json", printing.to_json(made, notes))
     for note in notes:
         console.print(note, markup=False)
     console.print(f"{time.monotonic() - started:.0f} s. Traces and results: {database}; {out}/tables.md")

@@ -46,8 +46,6 @@ DEFENSES = {  # the paper's name → arm
     "No-Defense": "none", "DP-R": "dp_r", "CA-DP": "ca_dp", "Private-RAG": "private_rag", "PAD": "pad",
     "LPRAG": "lprag",
 }  # fmt: skip
-WITH_NOISE = ("dp_r", "ca_dp", "private_rag")
-"""Only to these does ε mean anything: the others' cells for two ε are the same cell twice."""
 CONTROL = "no_retrieval"
 CANARY_CORPUS = "synthetic_email"
 FAMILIES = ("email", "person")

@@ -129,6 +129,7 @@ def _report(
     from ragtrace.papers.s2mia import conduct
     from ragtrace.papers.s2mia.figure import figure_2
     from ragtrace.papers.s2mia.tables import Results, tables
+    from ragtrace.report.reporting import write
     from ragtrace.score import score
     from ragtrace.store import open as open_store
 
@@ -142,7 +143,7 @@ def _report(
     if left := [one.title.partition(",")[0] for one in every if one not in made]:
         notes.append(f"not run: {'; '.join(left)}")
     printing.to_console(made, console)
-    printing.write(out / "tables.md", printing.to_markdown("S²MIA (arXiv 2406.19234), Tables 1 to 4", made, notes))
-    printing.write(out / "tables.json", printing.to_json(made, notes))
+    write(out / "tables.md", printing.to_markdown("S²MIA (arXiv 2406.19234), Tables 1 to 4", made, notes))
+    write(out / "tables.json", printing.to_json(made, notes))
     for note in notes:
         console.print(note)
