@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from ragtrace import cli_canary, cli_check, cli_help, cli_papers
+from ragtrace import cli_ask, cli_canary, cli_check, cli_help, cli_papers
+from ragtrace.cli_ask import Format
 from ragtrace.cli_help import console as _console
 from ragtrace.errors import InputError, RagtraceError, UsageError
 
@@ -27,15 +28,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 Database = Annotated[Path, typer.Option("--db", help="The DuckDB database.")]
-
-
-class Format(StrEnum):
-    """How ``ragtrace sql`` prints."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
 
 
 class ReportFormat(StrEnum):
@@ -331,6 +323,7 @@ def audit(
 
 app.add_typer(cli_papers.papers, name="papers")
 app.add_typer(cli_canary.canary, name="canary")
+app.command()(cli_ask.ask)
 app.command()(cli_check.check)
 app.command()(cli_check.doctor)
 cli_help.add_examples(app)

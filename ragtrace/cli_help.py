@@ -10,6 +10,7 @@ from rich.console import Console
 EXAMPLES = {
     "demo": "ragtrace demo --out ragtrace-demo",
     "sql": 'ragtrace sql --db traces.duckdb "SELECT defense, hook, verdict FROM verdicts" --format csv',
+    "ask": "ragtrace ask list\nragtrace ask documents limit=5 --db traces.duckdb",
     "import": "ragtrace import exports/ traces.otlp.json --db traces.duckdb",
     "collect": "ragtrace collect --db traces.duckdb --port 4318",
     "compact": "ragtrace compact --db traces.duckdb --older-than 30d",

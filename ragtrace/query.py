@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
@@ -43,10 +43,11 @@ def ask(
     console: Console,
     timeout: float = 60.0,
     stuck: Callable[[], None] | None = None,
+    values: Mapping[str, str | int | float | None] | None = None,
 ) -> None:
     """Merges what waits in the spool, then runs ``query`` on a read-only connection, for ``timeout`` seconds at most.
 
-    :param stuck: called where the query can then not be interrupted.
+    :param stuck: called where the query can then not be interrupted. :param values: of its parameters (``$name``).
     :raises UsageError: not one question, wrong SQL (with DuckDB's hint), one that takes too long or too much memory, or
         an answer that ``format`` cannot hold.
     :raises StoreError: no database, or none that can be read.
@@ -57,7 +58,7 @@ def ask(
     if not path.exists() or any(spool_of(path).glob(f"*{SUFFIX}")):
         open_store(path).close()
     with open_readonly(path) as connection:
-        answer = _answer(connection, query, timeout, stuck)
+        answer = _answer(connection, query, timeout, stuck, values or {})
     if format != "table" or out is not None:
         _write(answer, format, out)
         return
@@ -70,12 +71,16 @@ def ask(
 
 
 def _answer(
-    connection: duckdb.DuckDBPyConnection, query: str, timeout: float, stuck: Callable[[], None] | None
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    timeout: float,
+    stuck: Callable[[], None] | None,
+    values: Mapping[str, Any],
 ) -> pa.Table:
     with time_limit(connection, timeout, stuck) as clock:
         try:
             with memory_limit(_MEMORY):
-                return _asked(connection, query)
+                return _asked(connection, query, values)
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:  # Arrow's while rows came
             if clock.over:
                 raise UsageError(
@@ -86,7 +91,7 @@ def _answer(
             raise UsageError(str(error)) from error
 
 
-def _asked(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+def _asked(connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any]) -> pa.Table:
     try:
         statements = connection.extract_statements(query)
         if len(statements) != 1:
@@ -95,7 +100,7 @@ def _asked(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
             raise UsageError(
                 f"got {statements[0].type.name}, expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN"
             )
-        return _read(connection.sql(query))
+        return _read(connection.sql(query, params=dict(values)) if values else connection.sql(query))
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:

@@ -1,0 +1,69 @@
+"""The command ``ask``: a named question, its parameters, and the answer."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragtrace.cli_help import console
+
+
+class Format(StrEnum):
+    """How answers are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+def ask(
+    name: Annotated[str, typer.Argument(help="A question, or an SQL file of yours; `list` names all.")] = "list",
+    values: Annotated[list[str] | None, typer.Argument(help="Its parameters, as limit=5.")] = None,
+    db: Annotated[Path, typer.Option("--db", help="The DuckDB database.")] = Path("traces.duckdb"),
+    format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
+    out: Annotated[Path | None, typer.Option(help="Write here instead (parquet always needs it).")] = None,
+    timeout: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that it may take.")] = 60.0,
+    show: Annotated[bool, typer.Option("--sql", help="Only print the question's SQL.")] = False,
+) -> None:
+    """Asks the traces a named question: read-only, as `ragtrace sql`."""
+    from ragtrace import query, questions
+    from ragtrace.store import existing
+
+    if name.casefold() == "list":
+        _list(format)
+        return
+    question = questions.find(name)
+    bound = question.bound(values or [])
+    if show:
+        typer.echo(question.sql)
+        return
+    where = console()
+    existing(db)  # before the title is printed
+    if format is Format.table and out is None:
+        where.print(question.title, style="bold", markup=False, highlight=False)
+    query.ask(db, question.sql, format.value, out, where, timeout, values=bound)
+
+
+def _list(format: Format) -> None:
+    from ragtrace import questions
+    from ragtrace.report import terminal
+
+    found = questions.load().values()
+    if format is Format.json:
+        told = [q._asdict() | {"parameters": {n: p._asdict() for n, p in q.parameters.items()}} for q in found]
+        typer.echo(json.dumps(told, indent=2))
+        return
+    rows = [
+        (
+            q.name,
+            " ".join(f"{n}=" if p.default is None else f"{n}={p.default}" for n, p in q.parameters.items()),
+            q.title,
+        )
+        for q in found
+    ]
+    console().print(terminal.table(("question", "parameters", "what it asks"), rows))
