@@ -9,6 +9,7 @@ views. A file of your own works by its path. Adding a question is adding one fil
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -19,9 +20,8 @@ from ragtrace.errors import UsageError
 
 _SUFFIX = ".sql"
 _PARAMETER = re.compile(r":(?P<name>[a-z_]+) +(?P<kind>TEXT|INTEGER|NUMBER) +(?P<default>\S+) +(?P<meaning>.+)")
-_KINDS = {"TEXT": str, "INTEGER": int, "NUMBER": float}
-
 Value = str | int | float | None
+_KINDS: dict[str, Callable[[str], Value]] = {"TEXT": str, "INTEGER": int, "NUMBER": float}
 
 
 class Parameter(NamedTuple):
