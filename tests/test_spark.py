@@ -1,0 +1,112 @@
+"""Spark, a real local cluster of two executor processes, beside DuckDB on the same lake: the same rows.
+
+Each test runs Spark in a process of its own, as a user does; it needs pyspark and Java.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_fixtures import Bench, rows
+from test_lake import audit
+
+import ragtrace
+from ragtrace.engine import engine, java
+from ragtrace.errors import UsageError
+from ragtrace.lake import Lake, add
+from ragtrace.scaled import score_lake
+
+pyspark = pytest.importorskip("pyspark")
+try:
+    java.check()
+except UsageError as missing:
+    pytest.skip(str(missing), allow_module_level=True)
+
+CLUSTER = {
+    "RAGTRACE_SPARK_MASTER": "local-cluster[2,1,1024]",
+    "SPARK_HOME": str(Path(pyspark.__file__).parent),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+PORTABLE = [
+    "SELECT status, kind, count(*) AS n FROM spans GROUP BY ALL ORDER BY ALL",
+    "SELECT run_id, arm, count(DISTINCT trace_id) AS traces FROM spans WHERE run_id IS NOT NULL "
+    "GROUP BY ALL ORDER BY ALL",
+    "SELECT json_extract_string(attributes, '$.\"ragtrace.stage\"') AS stage, count(*) AS n FROM spans "
+    "GROUP BY ALL ORDER BY n DESC, stage",
+    "SELECT name, min(end_time_ns - start_time_ns) >= 0 AS forward FROM spans GROUP BY name ORDER BY name LIMIT 3",
+    "SELECT count(*) FILTER (path = 'stream') AS streams, count(*) AS n FROM spans",
+    "SELECT CAST(make_timestamp(start_time_ns // 1000) AS DATE) >= DATE '2026-01-01' AS new, count(*) AS n "
+    "FROM spans GROUP BY ALL",
+]
+ASK = """
+import json, sys
+from ragtrace.engine import engine
+from ragtrace.lake import Lake
+made = engine("spark", Lake(sys.argv[1]))
+print(json.dumps([made.sql(query).to_pylist() for query in json.loads(sys.argv[2])]))
+"""
+SCORE = """
+import os, signal, sys
+import ragtrace
+from ragtrace import scaled
+if sys.argv[3:]:
+    scaled.score = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with ragtrace.open(sys.argv[2]) as db:
+    scaled.score_lake(sys.argv[1], "spark", db)
+"""
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Files with spans in common."""
+    folder = tmp_path_factory.mktemp("lake")
+    bench = Bench(folder / "t.duckdb")
+    audit(bench)
+    made = Lake(str(folder / "lake"))
+    add(made, [bench.write()])
+    with bench.open() as db:
+        add(made, database=db)
+    return made
+
+
+def child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, env=os.environ | CLUSTER, capture_output=True, text=True, timeout=600)
+
+
+def test_sql_has_the_same_answer(lake: Lake) -> None:
+    done = child(ASK, lake.url, json.dumps(PORTABLE))
+    assert done.returncode == 0, done.stderr[-2_000:]
+    with closing(engine("duckdb", lake)) as computing:
+        expected = [computing.sql(query).to_pylist() for query in PORTABLE]
+    assert json.loads(done.stdout.splitlines()[-1]) == expected
+    assert all(expected)
+
+
+def test_results_are_the_same_and_a_killed_job_leaves_none(lake: Lake, tmp_path: Path) -> None:
+    database = tmp_path / "spark.duckdb"
+    killed = child(SCORE, lake.url, str(database), "kill")
+    assert killed.returncode == -9, killed.stderr[-2_000:]
+    with ragtrace.open(database) as db:
+        assert rows(db, "FROM results") == rows(db, "FROM scores") == []
+    done = child(SCORE, lake.url, str(database))
+    assert done.returncode == 0, done.stderr[-2_000:]
+    with ragtrace.open(database) as db, ragtrace.open(tmp_path / "duckdb.duckdb") as alone:
+        assert score_lake(lake.url, "duckdb", alone) > 20
+        for view in ("results", "scores", "spans", "entities", "canary_hits", "verdicts"):
+            assert rows(db, f"FROM {view} ORDER BY ALL") == rows(alone, f"FROM {view} ORDER BY ALL"), view
+
+
+def test_what_spark_has_no_word_for_is_said() -> None:
+    from ragtrace.engine.spark import translated
+
+    with pytest.raises(UsageError, match="no translation for Spark"):
+        translated("SELECT FROM WHERE")
+    with pytest.raises(UsageError, match="got 2 SQL statements"):
+        translated("SELECT 1; SELECT 2")
