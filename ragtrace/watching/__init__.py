@@ -2,8 +2,8 @@
 
 Each kind of alarm is one SQL file in ``alarms/``, which gives rows ``key, subject, message, trace_id, seen_at``. A key
 is raised once, ever: alarms are rows of the table ``alarm_data``, so a restart repeats none. Adding a kind is adding
-one file, with its case in ``tests/test_watch.py``. The queries find in the temporary table ``fresh_traces`` the traces of
-which something has arrived since the last look.
+one file, with its case in ``tests/test_watch.py``. The queries find in the temporary table ``fresh_traces`` the
+traces of which something has arrived since the last look.
 """
 
 from __future__ import annotations
