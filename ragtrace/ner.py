@@ -16,13 +16,14 @@ from ragtrace.lexicons.runs import RunReader
 from ragtrace.lexicons.shapes import (
     CODE,
     CODE_HEAD,
-    DIGITS,
+    CURRENCY,
     DOMAIN,
     LINK,
     LOCAL,
     NUMBER,
     PLAIN,
     SCAN,
+    SCAN_ASCII,
     SCHEME,
     SLOT,
     SMALL_PAIR,
@@ -69,21 +70,21 @@ class _Reader(RunReader):
     """One pass over a text. Spans are collected in order; a later, longer reading replaces what it overlaps."""
 
     def read(self) -> list[tuple[int, int, str]]:
-        for start, end, kind in [*self.links(), (len(self.text), len(self.text), "")]:
-            self.between(self.floor, start)
-            if kind:
+        text = self.text
+        if "@" in text or "://" in text or "www." in text:
+            for start, end, kind in self.links():
+                self.between(self.floor, start)
                 self.spans.append((start, end, kind))
                 self.floor = end
-        return self.small()
+        self.between(self.floor, len(text))
+        return self.spans if self.w.small_first.isdisjoint(text.split(" ")) else self.small()
 
     # -- addresses of the net -----------------------------------------------------------------------
 
     def links(self) -> list[tuple[int, int, str]]:
-        """E-mail addresses and URLs, found from ``@``, ``://`` and ``www.``: other text costs next to nothing."""
+        """E-mail addresses and URLs, found from ``@``, ``://`` and ``www.``."""
         text, end = self.text, 0
         found: list[tuple[int, int, str]] = []
-        if "@" not in text and "://" not in text and "www." not in text:
-            return found
         while hit := LINK.search(text, end):
             at, end = hit.span()
             floor = found[-1][1] if found else 0
@@ -120,8 +121,6 @@ class _Reader(RunReader):
     def small(self) -> list[tuple[int, int, str]]:
         """Adds full names without capitals (queries, chat) where neither part is a word: ``amy schumer``."""
         w = self.w
-        if w.small_first.isdisjoint(self.text.split(" ")):
-            return self.spans
         taken = bytearray(len(self.text) + 1)
         for start, end, _ in self.spans:
             taken[start:end] = b"1" * (end - start)
@@ -136,27 +135,26 @@ class _Reader(RunReader):
     # -- the rest -----------------------------------------------------------------------------------
 
     def between(self, position: int, stop: int) -> None:
-        search, text, w = SCAN.search, self.text, self.w
+        text, w, spans = self.text, self.w, self.spans
+        single, alone = w.single, w.alone
+        search = SCAN_ASCII.search if text.isascii() else SCAN.search
         while hit := search(text, position, stop):
-            start, position = hit.span()
-            found = hit[0]
-            if hit.lastgroup == "run":
-                if " " not in found and text[position + 1 : position + 2] not in DIGITS:
-                    key = found.casefold()
-                    if key in w.dull:
-                        continue
-                    if key in w.single:
-                        self.spans.append((start, position, "PERSON_NAME_AMBIGUOUS"))
-                        continue
-                    if key not in w.special and key.isalpha():
-                        continue
-                position = self.run(start, position, stop)
-            elif hit.lastgroup:
-                self.plain_number(start, position, found)
+            position, shape, found = hit.end(), hit.lastgroup, hit[0]
+            if shape == "word":
+                key = found.casefold()
+                if key in single:
+                    spans.append((hit.start(), position, "PERSON_NAME_AMBIGUOUS"))
+                elif key in alone or not (key.isalpha() or key in w.dull):
+                    position = self.run(hit.start(), position, stop, found)
+            elif shape == "run" or shape == "counted":
+                position = self.run(hit.start(), position, stop, found)
+            elif shape:
+                if len(found) > 2 or text[hit.start() - 1] in CURRENCY:
+                    self.plain_number(hit.start(), position, found)
             elif found in "[<{":
-                position = self.slot(start, position)
+                position = self.slot(hit.start(), position)
             else:
-                position = self.number(start, stop)
+                position = self.number(hit.start(), stop)
 
     def slot(self, start: int, end: int) -> int:
         hit = SLOT.match(self.text, start)
@@ -210,7 +208,7 @@ class _Reader(RunReader):
 
     def plain_number(self, start: int, end: int, found: str) -> None:
         """A number by itself: what it is, the word before it or its length says."""
-        if start > self.floor and self.text[start - 1] in "$€£¥":
+        if start > self.floor and self.text[start - 1] in CURRENCY:
             self.add(start - 1, end, "NUMBER")
         elif len(found) < 3:
             return

@@ -6,7 +6,7 @@ Everything here is plain data, imported by all sides and importing nothing of ou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 Hook = Literal["query", "retrieval", "content", "prompt", "response"]
 """A point of the pipeline where a defense can act."""
@@ -24,7 +24,7 @@ HOOKS: tuple[Hook, ...] = get_args(Hook)
 
 @dataclass
 class Document:
-    """What a retriever returned.
+    """What a retriever returned: ``content`` is its text, ``metadata`` what else the framework keeps of it.
 
     ``id`` is the framework's, or made from the content's digest where the framework has none.
     ``score`` is in the store's own unit (a distance or a similarity); ``None`` where it gave none.
@@ -38,14 +38,13 @@ class Document:
 
 @dataclass
 class Message:
-    """One message given to a model; ``role`` is ``system``, ``user``, ``assistant`` or ``tool``."""
+    """One message given to a model; ``role`` is ``system``, ``user``, ``assistant`` or ``tool``, ``content`` its text."""
 
     role: str
     content: str
 
 
-@dataclass(frozen=True)
-class Entity:
+class Entity(NamedTuple):
     """A named entity in a text: ``text == source[start:end]``, ``type`` one of ``ragtrace.ner.TYPES``."""
 
     type: str
@@ -56,7 +55,11 @@ class Entity:
 
 @dataclass(frozen=True)
 class Canary:
-    """A random string planted in one document, looked for by exact match."""
+    """A random string planted in one document, looked for by exact match.
+
+    ``text`` is the string, ``family`` its kind (``email``, ``person``, ``phone``, ``id`` or ``phrase``), and
+    ``document_id`` the document that holds it.
+    """
 
     text: str
     family: str
@@ -70,6 +73,10 @@ class Probe:
     ``probe_id`` is the same in every arm, so that arms can be compared probe by probe. An attack with several
     queries a target calls the first ``x`` and the others ``x/1``, ``x/2`` … ``detail`` holds what else its score needs
     to know of the query (what was masked, which answer is expected), as JSON values.
+
+    The truth about it: ``corpus`` and ``seed`` that it was made with, the document it is about (``target_id``,
+    ``target_text``), whether that is indexed (``is_member``), and the ``canary`` looked for; ``None`` where the attack
+    has no such thing.
     """
 
     probe_id: str

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ragtrace.lexicons import load
-from ragtrace.lexicons.shapes import luhn
+from ragtrace import ner
+from ragtrace.lexicons import load, names, words
+from ragtrace.lexicons.shapes import SCAN, luhn
 from ragtrace.ner import MEANING, STRICT, TYPES, counts, entities, vocabulary
 
 ROOT = Path(__file__).parents[1]
@@ -145,6 +146,39 @@ def test_spans_are_sorted_disjoint_and_true_to_the_text(text: str) -> None:
     tally = counts(text)
     assert tuple(tally) == TYPES
     assert sum(tally.values()) == len(spans)
+
+
+class Everything(frozenset[str]):
+    """Meets whatever it is compared with."""
+
+    def isdisjoint(self, other: object) -> bool:
+        return False
+
+
+def cased(word: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([word.title(), word.upper(), word, f"{word.title()}'s", f"{word.title()}."])
+
+
+LISTED = st.sampled_from([sorted(load(name))[::7] for name in names()]).flatmap(st.sampled_from)
+BETWEEN = st.sampled_from(
+    [" "] * 8 + ["", ", ", " #", "-", "\n", " 12 ", " J ", " É. ", " #5 ", " Zqvarlo ", "@", " van "]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(LISTED.flatmap(cased), BETWEEN), max_size=8).map(lambda parts: "".join(map("".join, parts))))
+@example("Patient #12")
+@example("Zqvarlo J Thrimwexel")
+@example("Zqvarlo É Thrimwexel")
+@example("Thrimwexel Vandergriff")
+def test_what_is_passed_over_quickly_would_give_nothing(text: str) -> None:
+    """The quick ways (lists of what may mean something, a pattern for ASCII) against the ways they spare."""
+    quick = entities(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words(), "telling", Everything())
+        patch.setattr(words(), "alone", words().special)
+        patch.setattr(ner, "SCAN_ASCII", SCAN)
+        assert entities(text) == quick
 
 
 ONES = ["a", "A", "1", "@", ".", "-", "(", "[", "\x00", "\ud800"]

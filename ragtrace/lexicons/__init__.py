@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from ragtrace.lexicons.shapes import UP
+
 
 @cache
 def load(name: str) -> frozenset[str]:
@@ -57,6 +59,14 @@ class Words:
         """Words that, standing alone, are passed over."""
         self.single = frozenset(n for n in self.first | self.surname if len(n) > 2) - self.stopping - self.special
         """Words that, standing alone, are an ambiguous name."""
+        self.alone = self.special & (
+            self.org | self.job | self.month | self.role | (self.first | self.surname) - self.stopping
+        )
+        """Words that, standing alone, may be something else."""
+        self.leading = self.special | self.fake_start
+        """Words that may begin something else than a name."""
+        self.telling = self.first.union(self.surname - self.stopping, self.leading, UP.casefold())
+        """Words without any of which a run of words means nothing; a single letter may be an initial."""
         self.small_first = frozenset(n for n in self.first if len(n) > 2 and n.isascii() and n not in self.stopping)
         """First names sure enough to be seen without a capital letter."""
 

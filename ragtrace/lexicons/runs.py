@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from ragtrace.lexicons import words
 from ragtrace.lexicons.shapes import (
@@ -21,7 +21,8 @@ from ragtrace.lexicons.shapes import (
 )
 
 
-class Token(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Token:
     """One capitalised word of a run, with any particle before it (``van Gogh``)."""
 
     start: int
@@ -66,53 +67,64 @@ class RunReader:
             return self.add(start, end, "IDENTIFIER")
         return end
 
-    def tokens(self, start: int, end: int) -> list[Token]:
+    def tokens(self, start: int, words: list[str], keys: list[str]) -> list[Token]:
         tokens = []
         at = begin = start
-        for word in self.text[start:end].split(" "):
+        for word, key in zip(words, keys, strict=True):
             stop = at + len(word)
             if word[0].islower():
                 at = stop + 1  # a particle: the token goes on
                 continue
-            possessive = word[-2:-1] in ("'", "\u2019") and word[-1] in "sS"
-            bare = word[:-2] if possessive else word
-            key = bare.rstrip(".").casefold().replace("\u2019", "'")
-            shouted = len(key) > 1 and bare.isupper()
-            tokens.append(Token(begin, at + len(bare), key, len(key) == 1, shouted, possessive))
+            end, possessive = stop, False
+            if not word.isalpha():
+                possessive = word[-2:-1] in ("'", "\u2019") and word[-1] in "sS"
+                if possessive:
+                    word, end = word[:-2], stop - 2
+                key = word.rstrip(".").casefold().replace("\u2019", "'")
+            size = len(key)
+            tokens.append(Token(begin, end, key, size == 1, size > 1 and word.isupper(), possessive))
             at = begin = stop + 1
         return tokens
 
-    def run(self, start: int, end: int, stop: int) -> int:
+    def run(self, start: int, end: int, stop: int, found: str) -> int:
         """Reads a run of capitalised words; returns where to go on."""
-        w, tokens = self.w, self.tokens(start, end)
-        keys = {token.key for token in tokens}
-        i = 0 if w.street.isdisjoint(keys) else self.street(tokens, stop)
-        if not i and not w.org.isdisjoint(keys):
-            i = self.organisation(tokens, stop)
-        while i < len(tokens):
+        w, text = self.w, self.text
+        numbered = text[end + 1 : end + 2] in DIGITS
+        keys = found.casefold().split(" ")
+        if not numbered and w.telling.isdisjoint(keys) and "".join(keys).isalpha():
+            return end
+        tokens = self.tokens(start, found.split(" "), keys)
+        keys = [token.key for token in tokens]
+        count, i, special = len(tokens), 0, not w.leading.isdisjoint(keys)
+        if special:
+            i = 0 if w.street.isdisjoint(keys) else self.street(tokens, stop)
+            if not i and not w.org.isdisjoint(keys):
+                i = self.organisation(tokens, stop)
+        while i < count:
             token = tokens[i]
             key = token.key
             if not key.isalpha() and not DIGITS.isdisjoint(key):
-                iban = IBAN.match(self.text, token.start, stop)
+                iban = IBAN.match(text, token.start, stop)
                 if iban:
                     return self.add(token.start, iban.end(), "IDENTIFIER")
-                self.code(token.start, token.end, self.text[token.start : token.end])
+                self.code(token.start, token.end, text[token.start : token.end])
                 i += 1
                 continue
-            if key in w.month and (past := self.date(token, stop)):
-                return past
-            if key in w.street_start and i + 1 < len(tokens) and (number := HOUSE_AFTER.match(self.text, end, stop)):
-                return self.add(token.start, number.end(), "ADDRESS")
-            if i + 1 == len(tokens) and self.text[token.end + 1 : token.end + 2] in DIGITS:
+            if special:
+                if key in w.month and (past := self.date(token, stop)):
+                    return past
+                if key in w.street_start and i + 1 < count and (number := HOUSE_AFTER.match(text, end, stop)):
+                    return self.add(token.start, number.end(), "ADDRESS")
+            if numbered and i + 1 == count and not token.last:
                 past = self.postal(token, stop)
                 if past is not None:
                     return past
             i = (
-                ((key in w.role or key in w.fake_start) and self.placeholder(tokens, i, stop))
-                or ((key in w.honorific or key in w.job) and self.title(tokens, i))
+                (special and (key in w.role or key in w.fake_start) and self.placeholder(tokens, i, stop))
+                or (special and (key in w.honorific or key in w.job) and self.title(tokens, i))
                 or self.name(tokens, i, stop)
             )
-        return max(end, self.spans[-1][1] if self.spans else 0)
+        return max(end, self.spans[-1][1]) if self.spans else end
 
     def date(self, token: Token, stop: int) -> int | None:
         before = DAY_BEFORE.search(self.before(token.start))
@@ -202,7 +214,11 @@ class RunReader:
         """A name that starts at this token, strict or ambiguous; returns the first token after it."""
         w, token = self.w, tokens[i]
         first, j = self.is_first(token), i + 1
-        if not token.last and (first or self.plain(token) or (token.initial and self.text[token.end - 1] == ".")):
+        if (
+            j < len(tokens)
+            and not token.last
+            and (first or self.plain(token) or (token.initial and self.text[token.end - 1] == "."))
+        ):
             while j + 1 < len(tokens) and not tokens[j].last and (tokens[j].initial or tokens[j].key in w.first):
                 j += 1
             if j < len(tokens) and not tokens[j].initial:
@@ -229,7 +245,8 @@ class RunReader:
 
     def is_first(self, token: Token) -> bool:
         w = self.w
-        return (token.key in w.first or token.key.split("-")[0] in w.first) and token.key not in w.job
+        key = token.key
+        return (key in w.first or ("-" in key and key.split("-")[0] in w.first)) and key not in w.job
 
     def plain(self, token: Token) -> bool:
         return len(token.key) > 2 and not token.shouted and token.key not in self.w.stopping
