@@ -90,6 +90,42 @@ def test_the_same_span_in_two_segments_and_twice_in_one(bench: Bench) -> None:
         assert _count(db)[:2] == (1, 1)
 
 
+def test_generations_some_of_which_are_known_and_some_come_twice(bench: Bench) -> None:
+    tables = [pq.read_table(_fill(bench, 2)) for _ in range(2)]
+    with bench.open() as db:
+        assert _count(db) == (4, 4, 4)
+    new = [pq.read_table(_fill(bench, 2)) for _ in range(2)]
+    for path in bench.spool.iterdir():
+        path.unlink()
+    mixed = pa.concat_tables([new[0], tables[1], new[1], new[0], tables[0]])
+    pq.write_table(mixed, bench.spool / "mixed.parquet")
+    with bench.open() as db:
+        assert _count(db) == (8, 8, 8)
+        told = db.execute("SELECT text, count(*) FROM entities GROUP BY ALL ORDER BY ALL").fetchall()
+    assert told == [("user0@corp.com", 4), ("user1@corp.com", 4)]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_merge_leaves_settings_and_connections_as_they_were(
+    bench: Bench, monkeypatch: Any, interrupted: bool, tmp_path: Path
+) -> None:
+    segments = [_fill(bench).rename(tmp_path / f"{i}.parquet") for i in range(3)]
+    settings = "SELECT current_setting('threads'), current_setting('checkpoint_threshold')"
+    with bench.open() as db:
+        db.execute("SET threads = 3")
+        before = db.execute(settings).fetchall(), sys.getswitchinterval()
+        if interrupted:
+            monkeypatch.setattr("ragtrace.store.merge._CHUNK", 1)
+            monkeypatch.setattr("ragtrace.store.merge.find_twins", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                add(db, segments)
+        else:
+            add(db, segments)
+        assert (db.execute(settings).fetchall(), sys.getswitchinterval()) == before
+        assert _count(db)[0] == (0 if interrupted else 9)
+    open_readonly(bench.database).close()  # cannot be, where anything still has it open to write
+
+
 def test_a_crash_between_commit_and_removal(bench: Bench, monkeypatch: Any) -> None:
     segment = _fill(bench)
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor
-
 import duckdb
 import pyarrow as pa
 
@@ -12,37 +9,44 @@ from ragtrace.ner import entities
 from ragtrace.record import attributes as a
 
 _COLUMNS = ("trace_id", "span_id", "type", "text")
+# Most spans are no generations: they are told by a glance at their text, which costs a fifth of reading it as JSON.
 _RESPONSES = """
-SELECT trace_id, span_id, message_text(told->>'gen_ai.output.messages', chr(10))
-FROM (SELECT trace_id, span_id, scope, stage, try_cast(attributes AS JSON) AS told FROM incoming)
-WHERE CASE WHEN scope = $scope THEN told->>'ragtrace.stage' ELSE stage END = 'generation'
+SELECT n, trace_id, span_id, message_text(told[2], chr(10))
+FROM (
+    SELECT n, trace_id, span_id, scope, stage, try(json_extract_string(attributes, $paths::VARCHAR[])) AS told
+    FROM arriving WHERE contains(attributes, $messages)
+)
+WHERE CASE WHEN scope = $scope THEN told[1] ELSE stage END = 'generation'
 """
+_PATHS = [f'$."{name}"' for name in (a.STAGE, a.OUTPUT_MESSAGES)]
 
 
-def annotate(connection: duckdb.DuckDBPyConnection, pool: Executor) -> Callable[[], None]:
-    """Begins to look for entities in the generations of the table ``incoming``; what it returns stores them.
-
-    In a thread of ``pool``, meanwhile the spans are inserted: the one needs the interpreter, the other does not.
-    """
-    responses = connection.execute(_RESPONSES, {"scope": a.SCOPE}).fetchall()
-    found = pool.submit(_entities, responses)
-
-    def store() -> None:
-        if (table := found.result()) is not None:
-            connection.register("found", table)
-            connection.execute("INSERT INTO entity_data SELECT * FROM found").fetchall()
-            connection.unregister("found")
-
-    return store
+def beside(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Another connection to the same database, for another thread."""
+    [(path,)] = connection.execute("SELECT current_setting('search_path')").fetchall()
+    cursor = connection.cursor()
+    if path:  # an attached database, which the cursor does not know of
+        cursor.execute("SET search_path = ?", [path])
+    return cursor
 
 
-def _entities(responses: list[tuple[str, str, str | None]]) -> pa.Table | None:
+def annotate(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
+    """The entities in the generations of ``table``: the columns of ``entity_data``, and ``n``, the row of ``table``."""
+    connection.register("arriving", table)
+    responses = connection.execute(
+        _RESPONSES, {"scope": a.SCOPE, "messages": a.OUTPUT_MESSAGES, "paths": _PATHS}
+    ).fetchall()
+    connection.unregister("arriving")
+    return _entities(responses)
+
+
+def _entities(responses: list[tuple[int, str, str, str | None]]) -> pa.Table:
     of_text = {text: entities(text) for text in {text for *_, text in responses if text}}  # replicates: once
     rows = [
-        (trace_id, span_id, entity.type, entity.text)
-        for trace_id, span_id, text in responses
+        (trace_id, span_id, entity.type, entity.text, n)
+        for n, trace_id, span_id, text in responses
         for entity in of_text.get(text or "", ())
     ]
-    if not rows:
-        return None
-    return pa.table([pa.array(values, pa.string()) for values in zip(*rows, strict=True)], names=list(_COLUMNS))
+    *told, places = zip(*rows, strict=True) if rows else [()] * (len(_COLUMNS) + 1)
+    columns = [*(pa.array(values, pa.string()) for values in told), pa.array(places, pa.int64())]
+    return pa.table(columns, names=[*_COLUMNS, "n"])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ragtrace.errors import InputError
@@ -20,18 +22,20 @@ from ragtrace.ingest.files import read
 from ragtrace.ingest.translate import translated
 from ragtrace.record import attributes as a
 from ragtrace.record.spool import FORMAT, FORMAT_KEY, SUFFIX, segment_schema, spool_of
-from ragtrace.store.annotate import annotate
+from ragtrace.store.annotate import annotate, beside
+from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.twins import find_twins
 
 _CHUNK = 32  # segments merged in one transaction: bounds the memory, and what a kill makes us do again
-_READERS = 2
-_WAL = "1GB"
+_FIRST = 8  # in the first one, and twice as many in each that follows: nothing is inserted before it is read
+_SWITCH = 0.0005  # seconds
+_WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
 _LIFTED = (a.FRAMEWORK, a.PATH, a.RUN_ID, a.PROBE_ID, a.ARM, a.STAGE, a.NESTED, a.DECLARED, a.EFFECTS)
 
 # The first of each (trace_id, span_id), where the database has none of it.
 _NEW = """
-SELECT min(k.n) AS n FROM keys k ANTI JOIN span_data d USING (trace_id, span_id) GROUP BY trace_id, span_id
+SELECT min(n) AS n FROM incoming ANTI JOIN span_data USING (trace_id, span_id) GROUP BY trace_id, span_id
 """
 _INSERT = """
 INSERT INTO span_data BY NAME
@@ -51,7 +55,10 @@ FROM (
     )
 )
 """
-_FRESH = "CREATE OR REPLACE TEMP VIEW fresh AS SELECT * FROM span_data WHERE rowid > "
+_DONE = """
+INSERT INTO segment_data
+SELECT unnest($names::VARCHAR[]), unnest($sizes::BIGINT[]), unnest($spans::BIGINT[]), current_localtimestamp()
+"""
 
 
 class SegmentWarning(UserWarning):
@@ -70,7 +77,12 @@ class MergeReport:
 class _Segment(NamedTuple):
     path: Path
     size: int
-    table: pa.Table
+    spans: int
+
+
+class _Incoming(NamedTuple):
+    table: pa.Table  # numbered in a column n
+    segments: list[_Segment]
 
 
 def merge(connection: duckdb.DuckDBPyConnection, database: Path) -> MergeReport:
@@ -101,19 +113,21 @@ def import_files(connection: duckdb.DuckDBPyConnection, paths: Iterable[Path]) -
     """
     report = ImportReport()
     segments: list[Path] = []
-    with _one_checkpoint(connection):
+    with _set_for_writing(connection):
         for path in paths:
             try:
                 tables = read(path)
                 if tables is None:
                     segments.append(path)
                     continue
-                report.spans += _transaction(connection, partial(_insert_all, connection, _ahead(tables)))
+                report.spans += _transaction(connection, partial(_insert_all, connection, tables))
                 report.files += 1
             except InputError as error:
                 report.failed.append(str(error))
             except duckdb.Error as error:
                 report.failed.append(f"{path} could not be stored ({str(error).splitlines()[0]}); nothing of it is")
+    if report.spans:
+        search_for_planted(connection)
     merged = add(connection, segments)
     report.spans += merged.spans
     report.segments, report.skipped = merged.segments, merged.skipped
@@ -127,14 +141,25 @@ def add(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> MergeRe
     """
     report = MergeReport()
     reasons: list[str] = []
-    with _one_checkpoint(connection):
-        for chunk in _ahead(_chunks(_unknown(connection, paths, report, reasons), report, reasons)):
-            report.spans += _transaction(connection, partial(_insert, connection, chunk))
-            report.segments += len(chunk)
+    if segments := _unknown(connection, paths, report, reasons):
+        with (
+            _set_for_writing(connection),
+            closing(_annotated(connection, _chunks(segments, report, reasons))) as chunks,
+        ):
+            for chunk, entities in chunks:
+                report.spans += _transaction(connection, partial(_insert_chunk, connection, chunk, entities))
+                report.segments += len(chunk.segments)
+    if report.spans:
+        search_for_planted(connection)
     if reasons:
         message = f"left where they are, not merged: {'; '.join(reasons)}; the rest is merged"
         warnings.warn(message, SegmentWarning, stacklevel=4)
     return report
+
+
+def add_tables(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table]) -> int:
+    """Adds translated spans (the columns of a segment and ``SAID``); all of them, or none; returns how many are new."""
+    return _transaction(connection, partial(_insert_all, connection, tables))
 
 
 def _transaction(connection: duckdb.DuckDBPyConnection, work: Callable[[], int]) -> int:
@@ -168,18 +193,21 @@ def _unknown(
     return [(path, size) for path, size in found if (path.name, size) not in known]
 
 
-def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list[str]) -> Iterator[list[_Segment]]:
-    with ThreadPoolExecutor(_READERS) as pool:
-        for start in range(0, len(segments), _CHUNK):
-            some = segments[start : start + _CHUNK]
-            chunk: list[_Segment] = []
-            for (path, size), reading in zip(some, [pool.submit(_read, path) for path, _ in some], strict=True):
-                try:
-                    chunk.append(_Segment(path, size, reading.result()))
-                except (OSError, ValueError, pa.ArrowException) as error:
-                    _left_out(path, error, report, reasons)
-            if chunk:
-                yield chunk
+def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list[str]) -> Iterator[_Incoming]:
+    start, step = 0, min(_FIRST, _CHUNK)
+    while some := segments[start : start + step]:
+        whole: list[_Segment] = []
+        tables: list[pa.Table] = []
+        for path, size in some:
+            try:
+                tables.append(_read(path))
+            except (OSError, ValueError, pa.ArrowException) as error:
+                _left_out(path, error, report, reasons)
+            else:
+                whole.append(_Segment(path, size, tables[-1].num_rows))
+        if whole:
+            yield _Incoming(_numbered(translated(pa.concat_tables(tables))), whole)
+        start, step = start + step, min(2 * step, _CHUNK)
 
 
 def _left_out(path: Path, error: Exception, report: MergeReport, reasons: list[str]) -> None:
@@ -188,14 +216,28 @@ def _left_out(path: Path, error: Exception, report: MergeReport, reasons: list[s
 
 
 @contextmanager
-def _one_checkpoint(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Leaves the checkpoint to whoever closes the database: after each transaction it would double the time."""
-    [(before,)] = connection.execute("SELECT current_setting('checkpoint_threshold')").fetchall()
-    connection.execute(f"SET checkpoint_threshold = '{_WAL}'")
+def _set_for_writing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Settings for taking many spans.
+
+    The checkpoint is left to whoever closes the database: after each transaction it would double the time. One thread
+    inserts: two copy every row once more to keep the order, and take longer. Whoever needs the interpreter for a
+    moment gets it sooner than after 5 ms, for which the search for entities would keep it.
+    """
+    names = list(_WRITING)
+    [before] = connection.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in names)).fetchall()
+    interval = sys.getswitchinterval()
+    _set(connection, _WRITING)
+    sys.setswitchinterval(min(_SWITCH, interval))
     try:
         yield
     finally:
-        connection.execute(f"SET checkpoint_threshold = '{before}'")
+        sys.setswitchinterval(interval)
+        _set(connection, dict(zip(names, before, strict=True)))
+
+
+def _set(connection: duckdb.DuckDBPyConnection, settings: dict[str, Any]) -> None:
+    for name, value in settings.items():
+        connection.execute(f"SET {name} = ?", [value])
 
 
 def _read(path: Path) -> pa.Table:
@@ -208,45 +250,61 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, chunk: list[_Segment]) -> int:
-    new = _insert_all(connection, [translated(pa.concat_tables([segment.table for segment in chunk]))])
-    connection.executemany(
-        "INSERT INTO segment_data VALUES (?, ?, ?, current_localtimestamp())",
-        [[segment.path.name, segment.size, segment.table.num_rows] for segment in chunk],
-    )
+def _numbered(table: pa.Table) -> pa.Table:
+    return table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
+
+
+def _annotated(
+    connection: duckdb.DuckDBPyConnection, made: Iterable[_Incoming]
+) -> Generator[tuple[_Incoming, Future[pa.Table]]]:
+    """The same, each with its entities, which are looked for while the one before it is inserted."""
+    with beside(connection) as cursor, ThreadPoolExecutor(1) as pool:
+        yield from _ahead((incoming, pool.submit(annotate, cursor, incoming.table)) for incoming in made)
+
+
+def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Incoming, entities: Future[pa.Table]) -> int:
+    last = _last(connection)
+    new = _insert(connection, chunk.table, entities)
+    if new:
+        find_twins(connection, last)
+    names, sizes, spans = zip(*((segment.path.name, *segment[1:]) for segment in chunk.segments), strict=True)
+    connection.execute(_DONE, {"names": names, "sizes": sizes, "spans": spans})
     return new
 
 
 def _insert_all(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table]) -> int:
-    """Inserts what is new in ``tables``, which is in the view ``fresh`` while what follows from it is computed."""
+    last = _last(connection)
+    made = (_Incoming(_numbered(table), []) for table in tables)
+    with closing(_annotated(connection, made)) as ready:
+        new = sum(_insert(connection, each.table, entities) for each, entities in ready)
+    if new:
+        find_twins(connection, last)
+    return new
+
+
+def _last(connection: duckdb.DuckDBPyConnection) -> int:
     [(last,)] = connection.execute("SELECT coalesce(max(rowid), -1) FROM span_data").fetchall()
-    with ThreadPoolExecutor(1) as pool:
-        count = sum(_insert_spans(connection, table, pool) for table in tables)
-    if count:
-        connection.execute(_FRESH + str(int(last)))
-        find_twins(connection)
-        connection.execute("DROP VIEW fresh")
-    return count
+    return int(last)
 
 
-def _insert_spans(connection: duckdb.DuckDBPyConnection, table: pa.Table, pool: Executor) -> int:
-    keys = table.select(["trace_id", "span_id"]).append_column("n", pa.array(range(table.num_rows)))
-    connection.register("keys", keys)
+def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, entities: Future[pa.Table]) -> int:
+    """Inserts what is new in ``table``, and its entities; says how many spans that were."""
+    connection.register("incoming", table)
     new = connection.sql(_NEW).to_arrow_table()["n"]
-    connection.unregister("keys")
-    if len(new) < table.num_rows:
-        table = table.take(new.combine_chunks().sort())
-    if table.num_rows:
-        connection.register("incoming", table)
-        store_entities = annotate(connection, pool)
+    if some := len(new) < table.num_rows:
+        connection.register("incoming", table.take(new.combine_chunks().sort()))
+    if len(new):
         connection.execute(_INSERT, {"scope": a.SCOPE, "paths": [f'$."{name}"' for name in _LIFTED]}).fetchall()
-        connection.unregister("incoming")
-        store_entities()
-    return int(table.num_rows)
+        found = entities.result()
+        connection.register("found", found.filter(pc.is_in(found["n"], new)) if some else found)
+        connection.execute("INSERT INTO entity_data SELECT * EXCLUDE (n) FROM found").fetchall()
+        connection.unregister("found")
+    connection.unregister("incoming")
+    return len(new)
 
 
 def _ahead(made: Iterable[_T]) -> Iterator[_T]:
-    """The same, each made in another thread while the one before it is inserted: DuckDB needs no interpreter."""
+    """The same, made in another thread while the one before it is inserted: DuckDB needs no interpreter."""
     each = iter(made)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, each, None)

@@ -89,15 +89,15 @@ def rows(count: int, ours: bool) -> list[dict[str, Any]]:
     return found
 
 
-def protobuf(found: list[dict[str, Any]], path: Path) -> Path:
+def protobuf(found: list[dict[str, Any]], path: Path, size: int = MESSAGE) -> Path:
     out = bytearray()
-    for place in range(0, len(found), MESSAGE):
+    for place in range(0, len(found), size):
         request = ExportTraceServiceRequest()
         holder = request.resource_spans.add()
         holder.resource.attributes.add(key="service.name").value.string_value = "app"
         scoped = holder.scope_spans.add()
         scoped.scope.name = "openinference.instrumentation.langchain"
-        for row in found[place : place + MESSAGE]:
+        for row in found[place : place + size]:
             span = scoped.spans.add(
                 trace_id=bytes.fromhex(row["trace_id"]), span_id=bytes.fromhex(row["span_id"]), name=row["name"],
                 parent_span_id=bytes.fromhex(row["parent_span_id"] or ""), kind=1,
