@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry import trace
@@ -73,11 +73,14 @@ def run(
     request failed). It begins anew in every arm, so that it adapts to what it meets there.
 
     :param app: a function, or a coroutine function (its requests then run in one event loop).
+    :param tracing: what ``ragtrace.setup`` gave back. :param canaries: what was planted; scores look for it.
+    :param sessions: functions that begin a session.
     :param facts: what else belongs into the run's manifest (corpus, model, parameters).
     :param step: called after each request with the arm's name, for progress; never by two threads at once.
     :param concurrency: requests under way at a time, ≥ 1. With more than one, ``app`` must bear threads.
     :param resume: a run that was cut short, by :func:`done`: what it has answers for is not asked again. A session that
-        did not come to its end is gone through again, since each query follows from the answers before it.
+        did not come to its end is gone through again, since each query follows from the answers before it; so is a
+        conversation, since budgets are spent over it. Where a probe was sent twice, the last time counts.
     :param mode: ``multi_turn`` puts an attack's probes of one seed into one conversation, in order and one at a time:
         a defense with a budget spends it over them.
     :raises UsageError: no arms, two arms of one name, no probes, two probes of one id, or a concurrency below 1.
@@ -98,6 +101,9 @@ def run(
         begun = [] if resume and arm.name in resume.finished else list(sessions)
         wanted = arm.gets(questions)
         asked = [probe for probe in wanted if (arm.name, probe.probe_id) not in answered]
+        if mode == "multi_turn":  # a defense that keeps a budget has forgotten what the first half has spent
+            begun_again = {(probe.attack, probe.seed) for probe in asked}
+            asked = [probe for probe in wanted if (probe.attack, probe.seed) in begun_again]
         report.skipped += len(wanted) - len(asked)
         turns = pieces(asked, mode, f"{report.run_id}/{arm.name}") + [
             Piece(session(), f"{report.run_id}/{arm.name}/{n}" if mode == "multi_turn" else None)
@@ -135,12 +141,20 @@ class Done(NamedTuple):
 
 
 def done(db: duckdb.DuckDBPyConnection, run_id: str) -> Done:
-    """What of a run is in the store, to go on with it. A request that failed is asked again."""
+    """What of a run is in the store, to go on with it. A request that failed is asked again.
+
+    So an arm with one of those has not come to its end.
+    """
     rows = db.execute(
         "SELECT DISTINCT arm, probe_id FROM probes WHERE run_id = ? AND status <> 'ERROR'", [run_id]
     ).fetchall()
     ended = db.execute(
-        "SELECT DISTINCT arm FROM own_spans WHERE run_id = ? AND attributes->>'ragtrace.arm.done' = 'true'", [run_id]
+        """
+        SELECT DISTINCT arm FROM own_spans WHERE run_id = $run AND attributes->>'ragtrace.arm.done' = 'true'
+            AND arm NOT IN (
+                SELECT arm FROM probes WHERE run_id = $run GROUP BY arm, probe_id HAVING bool_and(status = 'ERROR'))
+        """,
+        {"run": run_id},
     ).fetchall()
     return Done(run_id, frozenset((arm, probe) for arm, probe in rows), frozenset(arm for (arm,) in ended))
 
@@ -155,7 +169,7 @@ def _manifest(
     manifest = facts | {
         "arms": {arm.name: [d.name for d in arm.defenses] for arm in arms},
         "constants": {arm.name: sorted(set().union(*(d.constants() for d in arm.defenses))) for arm in arms},
-        "canaries": [asdict(c) for c in canaries],
+        "canaries": tracing.look_for(canaries),
     }
     with _span(tracing, "run") as span:
         span.set_attributes({a.RUN_ID: run_id, a.RUN: dumps(manifest), a.CAPTURE: tracing.capture})

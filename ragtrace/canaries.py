@@ -78,7 +78,8 @@ def mint(
     avoid: Collection[str] = frozenset(),
     texts: Iterable[str] = (),
 ) -> list[str]:
-    """``n`` canaries of each family, in the order of ``families``; all different, in no word alike.
+    """``n`` canaries of each family, in the order of ``families``; all different, in no word alike. The same ``seed``
+    gives the same.
 
     :param avoid: strings the canaries must not resemble: the ``constants()`` of the audit's defenses. Those of all
         installed defenses, as they are made without arguments, and our word lists are always avoided as well.
@@ -131,7 +132,8 @@ def plant_corpus(
 ) -> Corpus:
     """The corpus with canaries in members *and* non-members: planted in one side only they would tell it apart.
 
-    ``canaries`` of the result holds the members' alone; those of non-members are never indexed.
+    ``canaries`` of the result holds the members' alone; those of non-members are never indexed. ``families``, ``seed``
+    and ``avoid`` are as for :func:`plant`.
     """
     planted, canaries = plant((*corpus.members, *corpus.non_members), families, seed, avoid)
     members = planted[: len(corpus.members)]

@@ -7,8 +7,10 @@ printed (they hold credentials), and whatever is left out is named as a loss.
 from __future__ import annotations
 
 import json
+import logging
 import math
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time
 from hashlib import blake2b
 from numbers import Integral, Real
@@ -19,8 +21,14 @@ from uuid import UUID
 import orjson
 
 from ragtrace.errors import UsageError
+from ragtrace.record.bounds import CONTENT, Side, hidden, no_content
+from ragtrace.record.planted import Canaries, Planted
+from ragtrace.record.statistics import Statistics
 
 Mode = Literal["full", "masked", "digest", "none"]
+Also = Literal["openinference", ""]
+_ALSO = get_args(Also)
+_log = logging.getLogger("ragtrace")
 _DEPTH = 8
 _ITEMS = 1_000  # kept of one list or mapping
 _VALUES = 10_000  # kept of one call: lists that share their parts grow exponentially when written out
@@ -148,16 +156,54 @@ _CONTAINERS = (Mapping, list, tuple, set, frozenset)
 
 
 class Capture:
-    """One capture mode. ``key`` makes digests unguessable from outside; equal text has equal digests."""
+    """One capture mode. ``key`` makes digests unguessable from outside; equal text has equal digests.
 
-    __slots__ = ("keeps_text", "key", "mode")
+    ``also`` is whose names are written beside ours. The environment may forbid more than the mode does, so ``mode`` may
+    be another one than was asked for, and some texts ``hidden``.
 
-    def __init__(self, mode: Mode = "digest", key: bytes = b"") -> None:
+    :param statistics: whether entities and overlap are computed of texts that are not kept as they are.
+    :param canaries: looked for in every text, except in mode ``none``.
+    """
+
+    __slots__ = ("also", "canaries", "hidden", "keeps_text", "key", "mode", "statistics")
+
+    def __init__(
+        self,
+        mode: Mode = "digest",
+        key: bytes = b"",
+        also: Also | None = None,
+        statistics: bool = True,
+        canaries: Canaries | None = None,
+    ) -> None:
         if mode not in get_args(Mode):
             raise UsageError(f"capture={mode!r}; expected one of {', '.join(get_args(Mode))}")
+        if mode in ("full", "masked") and no_content():
+            _log.warning("ragtrace keeps digests only, not capture=%r: %s forbids content in spans", mode, CONTENT)
+            mode = "digest"
         self.mode = mode
         self.key = key
+        self.also = also_of(also)
         self.keeps_text = mode in ("full", "masked")
+        self.hidden = hidden() if self.keeps_text else {}
+        for side, variable in self.hidden.items():
+            _log.warning("ragtrace keeps digests only of %s: %s is set", side, variable)
+        self.canaries = canaries if mode != "none" else None
+        self.statistics = Statistics(self, statistics and mode != "none" and not self.keeps_all)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every text is kept as it is: then nothing need be computed of it here."""
+        return self.mode == "full" and not self.hidden
+
+    def look_for(self, more: Iterable[Planted]) -> None:
+        """Looks for these canaries too, from now on."""
+        known = self.canaries.all if self.canaries is not None else ()
+        if (wanted := (*known, *more)) and self.mode != "none":
+            self.canaries = Canaries(wanted)
+
+    def side(self, *sides: Side) -> Capture:
+        """The capture for texts of these sides: this one, or one for digests where one of them is hidden."""
+        return self if self.hidden.keys().isdisjoint(sides) else Capture("digest", self.key, "", False)
 
     def text(self, text: str) -> str | None:
         """What may be kept of ``text``; ``None`` in the modes that keep none."""
@@ -172,6 +218,16 @@ class Capture:
         if self.mode == "none":
             return None
         return digest(text, self.key)
+
+
+def also_of(given: Any) -> Also | None:
+    """What ``also=`` or ``RAGTRACE_ALSO`` says; a wrong word in the environment stops no app."""
+    if given is None and (given := os.environ.get("RAGTRACE_ALSO", "").strip().lower()) not in _ALSO:
+        _log.warning("RAGTRACE_ALSO is not known and ignored; expected openinference")
+        return None
+    if given not in _ALSO:
+        raise UsageError(f"also={given!r}; expected 'openinference', or '' for none")
+    return given or None
 
 
 def digest(text: str, key: bytes = b"") -> str:

@@ -19,12 +19,14 @@ from opentelemetry.trace import SpanKind
 
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
-from ragtrace.record import describe, effects
+from ragtrace.record import describe, effects, openinference
 from ragtrace.record.capture import dumps
 from ragtrace.record.crossings import Crossing, met_ahead
 from ragtrace.record.effects import Effect
+from ragtrace.record.providers import OTHER
 from ragtrace.record.scope import STAGE_KEY, DefenseFailedError, Scope, inside
 from ragtrace.record.spans import Part, Recorder, Request
+from ragtrace.record.statistics import Source
 from ragtrace.record.steps import Steps, recording, run_hook, withheld
 from ragtrace.types import Document, Hook, Message, Stage
 
@@ -32,6 +34,7 @@ __all__ = ["Generation", "Recorder", "Request", "Retrieval"]
 
 T = TypeVar("T")
 _MAX_HASHES = 1_000  # texts of one request
+_UNTOLD = "unknown"  # the conventions want a reason with each answer; the view `generations` has NULL for it
 
 
 class _Stage(Part):
@@ -39,12 +42,22 @@ class _Stage(Part):
 
     stage: Stage
 
-    def __init__(self, recorder: Recorder, scope: Scope, name: str, operation: str, subject: object) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        scope: Scope,
+        name: str,
+        operation: str,
+        subject: object,
+        told: dict[str, Any] | None = None,
+    ) -> None:
         outer = inside()
-        more: dict[str, Any] = {a.STAGE: self.stage, a.OPERATION: operation}
+        more: dict[str, Any] = {a.STAGE: self.stage, a.OPERATION: operation, **(told or {})}
         if outer is not None:
             more[a.NESTED] = True
-        super().__init__(recorder, scope, recorder.start(f"{self.stage} {name}", SpanKind.CLIENT, scope, more=more))
+        if recorder.capture.also:
+            more[openinference.KIND] = openinference.KINDS[self.stage]
+        super().__init__(recorder, scope, recorder.start(f"{operation} {name}", SpanKind.CLIENT, scope, more=more))
         self.subject = subject
         self.nested = outer is not None
         self.crossing: Crossing | None = getattr(outer, "crossing", None)
@@ -56,7 +69,7 @@ class _Stage(Part):
     def _text(self, attribute: str, text: str) -> None:
         if self.recording:
             with recording:
-                if (kept := self.recorder.capture.text(text)) is not None:
+                if (kept := self.recorder.capture.side("inputs").text(text)) is not None:
                     self.span.set_attribute(attribute, kept)
 
     @property
@@ -132,6 +145,10 @@ class Retrieval(_Stage):
         changing = acting or raw is not documents
         before = effects.seen(raw) if changing else []
         self._write(a.RETRIEVAL_DOCUMENTS, describe.retrieved, raw)
+        if self.recording and not self.nested and self.recorder.capture.statistics.measures:
+            self.scope.found([Source(d.id, d.content, self.scope.hashes.get(d.content)) for d in raw])
+        looking = self.recording and self.recorder.capture.canaries is not None
+        texts = [d.content for d in raw] if looking else []  # before a defense edits them in place
         if acting:
             if k is not None and self.recording:
                 self.span.set_attribute(a.POOL, len(documents))
@@ -141,6 +158,10 @@ class Retrieval(_Stage):
             ids = {d.content: d.id for d in self.parts}  # a part may have made new documents, without an id
             left = [replace(d, id=ids.get(d.content, d.id)) for d in documents]
             self._write(a.AFTER_DEFENSE, describe.after_defense, before, left)
+        if looking:
+            with recording:
+                kept = [d.content for d in documents] if changing else []
+                self._tell({"query": [self.asked], "retrieval": texts, "content": kept}, {})
         if not self.nested:
             self.scope.remember(documents)
             self.scope.retrieved_at = time.time_ns()
@@ -151,7 +172,7 @@ class Retrieval(_Stage):
     def _write(self, attribute: str, rows: Callable[..., list[dict[str, Any]]], *documents: Any) -> None:
         if self.recording:
             with recording:
-                written = rows(*documents, self.recorder.capture, self.losses)
+                written = rows(*documents, self.recorder.capture.side("documents"), self.losses)
                 self.span.set_attribute(attribute, dumps(written))
                 if attribute is a.RETRIEVAL_DOCUMENTS and len(self.scope.hashes) < _MAX_HASHES:
                     for row, document in zip(written, *documents, strict=True):
@@ -180,11 +201,19 @@ class Generation(_Stage):
     stage: Stage = "generation"
 
     def __init__(
-        self, recorder: Recorder, scope: Scope, name: str, operation: str = "chat", subject: object = None
+        self,
+        recorder: Recorder,
+        scope: Scope,
+        name: str,
+        operation: str = "chat",
+        subject: object = None,
+        provider: str = OTHER,
     ) -> None:
-        super().__init__(recorder, scope, name, operation, subject)
+        super().__init__(recorder, scope, name, operation, subject, {a.PROVIDER: provider})
         self.asked = ""
         self.heard: list[str] = []  # what left by callbacks: all there is of an answer that never came
+        self._sent: list[Message] = []  # what the model got and said, for the statistics at the end
+        self._said: Sequence[str] = ()
 
     def prompt(self, messages: list[Message]) -> Steps[list[Message]]:
         """Runs the ``prompt`` hook; returns the messages for the model."""
@@ -209,8 +238,10 @@ class Generation(_Stage):
         )
         if self.recording:
             with recording:
-                self.span.set_attribute(a.INPUT_MESSAGES, dumps(describe.messages(messages, self.recorder.capture)))
+                rows = describe.messages(messages, self.recorder.capture.side("inputs"))
+                self.span.set_attribute(a.INPUT_MESSAGES, dumps(rows))
             self._text(a.QUERY, query)
+            self._sent = messages
         return messages
 
     def response(self, text: str) -> Steps[str]:
@@ -233,7 +264,7 @@ class Generation(_Stage):
     @property
     def probed(self) -> bool:
         """Whether an audit asks here and may keep text: only then is the first token worth looking at."""
-        return self.recording and self.scope.truth is not None and self.recorder.capture.keeps_text
+        return self.recording and self.scope.truth is not None and self.recorder.capture.side("outputs").keeps_text
 
     def measured(
         self,
@@ -269,9 +300,13 @@ class Generation(_Stage):
             self.scope.answer = texts[0]
             if self.crossing is not None:
                 self.crossing.answer = texts[0]
-        rows = describe.messages([Message("assistant", text) for text in texts], self.recorder.capture)
+        self._said = texts
+        answers = [Message("assistant", text) for text in texts]
+        rows = describe.messages(answers, self.recorder.capture.side("outputs"))
+        for row in rows:
+            row["finish_reason"] = finish_reason or _UNTOLD
         if finish_reason is not None:
-            rows = [row | {"finish_reason": finish_reason} for row in rows]
+            self.span.set_attribute(a.FINISH_REASONS, [finish_reason])
         self.span.set_attribute(a.OUTPUT_MESSAGES, dumps(rows))
         if texts and (hash := self.recorder.capture.digest(texts[0])) is not None:
             self.span.set_attribute(a.RESPONSE_HASH, hash)
@@ -279,17 +314,22 @@ class Generation(_Stage):
     def _finish(self) -> None:
         if self.heard:
             self.delivered(["".join(self.heard)])
+        sent, said, self._sent, self._said = self._sent, self._said, [], ()
+        prompt, answer = "\n\n".join(m.content for m in sent), "\n".join(said)
+        computed = self.recorder.capture.statistics.answered(self.asked, self.scope.sources, answer, self.losses)
+        self._tell({"prompt": [prompt], "response": [answer]}, computed)
 
     def _context_stage(self, messages: list[Message]) -> None:
         documents = self.scope.documents
         rows = describe.in_prompt(documents, "\n".join(m.content for m in messages), self.losses)
+        visible = self.recorder.capture.side("inputs", "documents")
         for row in rows:
             document = documents[row["of"]]
             piece = document.content[row["start"] : row["start"] + row["run"]]
             hash = self.scope.hashes.get(piece) if row["whole"] else None
             if (hash := hash or self.recorder.capture.digest(piece)) is not None:
                 row["hash"] = hash
-            if not row["whole"] and (text := self.recorder.capture.text(piece)) is not None:
+            if not row["whole"] and (text := visible.text(piece)) is not None:
                 row["content"] = text  # a whole one is found again by its hash
         since, until = self.scope.assembled or (self.scope.retrieved_at or None, None)
         told = {a.STAGE: "context", a.IN_PROMPT: dumps(rows)}

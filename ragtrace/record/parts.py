@@ -174,13 +174,14 @@ class _Run(Part):
 
     def _write(self, documents: list[Document]) -> None:
         """The documents as this part left them; a text that the trace holds already is found again by its hash."""
-        rows = describe.retrieved(documents, self.recorder.capture, self.losses)
+        rows = describe.retrieved(documents, self.recorder.capture.side("documents"), self.losses)
         held = {d.content for d in self.scope.documents}
         for row, document in zip(rows, documents, strict=True):
             row.pop("metadata", None)
             if document.content in held:
                 row.pop("content", None)
         self.span.set_attribute(a.AFTER_DEFENSE, dumps(rows))
+        self._tell({"content": [d.content for d in documents]}, {})
 
     def end(self, error: BaseException | None = None) -> None:
         """Ends the run."""

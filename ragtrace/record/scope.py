@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ragtrace.defense import Defense
     from ragtrace.record.effects import Effect
+    from ragtrace.record.statistics import Source
     from ragtrace.types import Document, Path, Probe
 
 _log = logging.getLogger("ragtrace")
@@ -60,7 +61,7 @@ class Scope:
 
     __slots__ = (
         "answer", "assembled", "crossings", "defenses", "documents", "effects", "hashes", "ids", "left", "over", "path",
-        "query", "recorder", "retrieved_at", "running", "span", "streaming", "told", "truth",
+        "query", "recorder", "retrieved_at", "running", "sources", "span", "streaming", "told", "truth",
     )  # fmt: skip
 
     def __init__(self, path: Path, standing: tuple[Defense, ...], ids: Iterable[tuple[str, Any]] = ()) -> None:
@@ -73,6 +74,7 @@ class Scope:
         self.query: str | None = None
         self.answer: str | None = None
         self.documents: list[Document] = []
+        self.sources: list[Source] = []  # what was retrieved, before any defense, where statistics are made of it
         self.hashes: dict[str, str | None] = {}  # of texts that were retrieved
         self.retrieved_at = 0
         self.assembled: tuple[int, int] | None = None  # when the app says that it made the prompt (nanoseconds)
@@ -94,6 +96,10 @@ class Scope:
     def remember(self, documents: list[Document]) -> None:
         """Keeps what was retrieved, for the context stage and for response defenses."""
         self.documents = (self.documents + documents)[-_MAX_DOCUMENTS:]
+
+    def found(self, sources: list[Source]) -> None:
+        """Keeps what a retriever returned, for the statistics."""
+        self.sources = (self.sources + sources)[-_MAX_DOCUMENTS:]
 
     def replace(self, before: list[Document], after: list[Document]) -> None:
         """Keeps what an observed defense left of documents that were retrieved."""
@@ -138,8 +144,9 @@ def identities(told: Iterable[tuple[str, Any]] = ()) -> dict[str, str]:
                 found[attribute] = well_formed(str.__str__(value))
             elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_ID:
                 found[attribute] = int.__repr__(value)
-    except Exception:
-        _log.warning("ragtrace could not tell whose request this is; the app is not affected", exc_info=True)
+    except Exception as error:
+        kind = type(error).__qualname__  # what it says may quote the baggage
+        _log.warning("ragtrace could not tell whose request this is (%s); the app is not affected", kind)
     return found
 
 

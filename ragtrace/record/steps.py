@@ -8,7 +8,7 @@ the app.
 from __future__ import annotations
 
 import inspect
-import logging
+import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
@@ -20,11 +20,12 @@ from ragtrace.defense import Defense
 from ragtrace.errors import DefenseTypeError
 from ragtrace.record.effects import Effect
 from ragtrace.record.scope import IN_DEFENSE, STAGE_KEY, DefenseFailedError, attached
+from ragtrace.record.trails import warn
 from ragtrace.types import Document, Hook, Message
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-_log = logging.getLogger("ragtrace")
+_OURS = "ragtrace could not record a stage; the app is not affected"
 
 _EXPECTED: dict[Hook, str] = {
     "query": "a str",
@@ -86,7 +87,8 @@ def in_defense() -> AbstractContextManager[None]:
 
 def internal_error() -> None:
     """Our own failure: it is logged, and the app goes on. Call it from an ``except`` block."""
-    _log.warning("ragtrace could not record a stage; the app is not affected", exc_info=True)
+    if (error := sys.exception()) is not None:
+        warn(_OURS, error)
 
 
 class _Recording:
@@ -96,7 +98,7 @@ class _Recording:
     def __exit__(self, kind: type[BaseException] | None, error: Any, traceback: Any) -> bool:
         if kind is None or not issubclass(kind, Exception):
             return False
-        _log.warning("ragtrace could not record a stage; the app is not affected", exc_info=error)
+        warn(_OURS, error)
         return True
 
 
@@ -123,7 +125,7 @@ def run_hook(
         effect = compare(returned)
         value = returned
     except Exception as error:
-        _log.warning("defense %r failed at hook %r (on_error=%r)", defense.name, hook, defense.on_error, exc_info=True)
+        warn("defense %r failed at hook %r (on_error=%r)", error, defense.name, hook, defense.on_error)
         value = restore() if defense.on_error != "block" else blocked(defense.name)
         effect = compare(value)
         effect.status = "error"

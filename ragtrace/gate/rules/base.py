@@ -44,14 +44,18 @@ class Evidence:
 
     def __init__(self, db: duckdb.DuckDBPyConnection, baseline: duckdb.DuckDBPyConnection | None = None) -> None:
         self.db, self.baseline = db, baseline
+        self._answers: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def rows(self, query: str, *parameters: Any, of_baseline: bool = False) -> list[dict[str, Any]]:
-        """The answer to a question, by column name."""
-        source = self.baseline if of_baseline else self.db
-        assert source is not None
-        answer = source.execute(query, list(parameters))
-        names = [column[0] for column in answer.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        """The answer to a question, by column name. Asked once, however many rules ask it."""
+        key = (query, parameters, of_baseline)
+        if key not in self._answers:
+            source = self.baseline if of_baseline else self.db
+            assert source is not None
+            answer = source.execute(query, list(parameters))
+            names = [column[0] for column in answer.description or ()]
+            self._answers[key] = [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+        return self._answers[key]
 
     def arms(self, wanted: Sequence[str] | None) -> tuple[list[str], list[Finding]]:
         """The arms to judge, and a finding for each that is not there or where there is none at all.
