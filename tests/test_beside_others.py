@@ -181,7 +181,7 @@ def test_the_zero_code_start(tmp_path: Path) -> None:
     said, spans = _zero_code(tmp_path)
     assert said[-2:] == ["fine", "MASKED"] and "Traceback" not in "\n".join(said)
     assert sorted(s["name"] for s in spans if s["attributes"].get("ragtrace.stage")) == sorted(
-        2 * ["context", "generation FakeListChatModel", "retrieval Shelf"]
+        2 * ["chat FakeListChatModel", "context", "retrieval Shelf"]
     )
     assert {s["attributes"]["ragtrace.capture"] for s in spans} == {"digest"}
     assert "secret text" not in json.dumps(spans)

@@ -86,7 +86,7 @@ def test_app_spans_made_inside_are_children_of_the_stage_or_request_they_are_mad
 
     call(path, lcel(Model(), Traced()) | RunnableLambda(shouted), ["q"])
     assert parent_of(traces, named(traces, "in the retriever")).name == "retrieval Traced"
-    assert parent_of(traces, named(traces, "in the model")).name == "generation Model"
+    assert parent_of(traces, named(traces, "in the model")).name == "chat Model"
     assert parent_of(traces, named(traces, "in the lambda")).name == "pipeline RunnableSequence"
     assert len(traces.roots()) == 1
 
@@ -125,7 +125,7 @@ def test_tasks_of_one_handler_each_have_their_request(traces: Any) -> None:
         assert len({parent_of(traces, s).context.span_id for s in traces.stages(stage)}) == 5
     for retrieval in traces.stages("retrieval"):
         beside = [s for s in traces.spans if s.parent and s.parent.span_id == retrieval.parent.span_id]
-        assert sorted(s.name for s in beside) == ["context", "generation Echo", "retrieval Shelf"]
+        assert sorted(s.name for s in beside) == ["chat Echo", "context", "retrieval Shelf"]
 
 
 def test_a_pipeline_called_inside_a_pipeline_is_the_same_request(traces: Any) -> None:

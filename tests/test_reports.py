@@ -84,7 +84,7 @@ def test_openinference_280_an_error_in_a_thread_does_not_reroot_what_follows(tra
     assert tree(traces) == {
         "": ["handler"],
         "handler": ["pipeline RunnableSequence"],
-        "pipeline RunnableSequence": ["context", "generation Echo", *["retrieval Shelf"] * 4],
+        "pipeline RunnableSequence": ["chat Echo", "context", *["retrieval Shelf"] * 4],
     }
     assert sorted(s.status.status_code.name for s in traces.stages("retrieval")) == ["ERROR"] * 2 + ["UNSET"] * 2
 
@@ -104,7 +104,7 @@ def test_openinference_1304_there_is_a_current_span_under_astream_events(traces:
     assert {s.name for s in seen} == {"pipeline RunnableSequence"}
     assert tree(traces) == {
         "": ["pipeline RunnableSequence"],
-        "pipeline RunnableSequence": ["context", "generation Echo", "retrieval Shelf"],
+        "pipeline RunnableSequence": ["chat Echo", "context", "retrieval Shelf"],
     }
 
 
@@ -155,7 +155,7 @@ def test_genai_513_677_async_steps_are_one_trace_and_log_nothing(traces: Any, ca
     call(path, RunnableLambda(retrieve) | Echo(), ["q"])
     assert tree(traces) == {
         "": ["pipeline RunnableSequence"],
-        "pipeline RunnableSequence": ["context", "generation Echo", "retrieval Shelf", "retrieval Shelf"],
+        "pipeline RunnableSequence": ["chat Echo", "context", "retrieval Shelf", "retrieval Shelf"],
     }
     assert caplog.records == []
 

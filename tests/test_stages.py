@@ -294,7 +294,7 @@ def test_after_shutdown_nothing_is_recorded_but_defend_acts(tmp_path: Path, expo
 def test_without_setup_the_global_provider_and_digests(exporter: Any) -> None:
     answer("secret")
     traces = Traces(exporter)
-    assert [s.name for s in traces.spans] == ["generation m", "pipeline answer"] and "secret" not in traces.text()
+    assert [s.name for s in traces.spans] == ["chat m", "pipeline answer"] and "secret" not in traces.text()
     assert {s.attributes["ragtrace.capture"] for s in traces.spans} == {"digest"}
 
 

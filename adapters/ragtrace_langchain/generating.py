@@ -14,7 +14,9 @@ from langchain_core.outputs import ChatResult
 from ragtrace.record import attributes as a
 from ragtrace.record.first_token import Candidates
 from ragtrace.record.hooks import Generation, Recorder
+from ragtrace.record.providers import provider_of
 from ragtrace.record.scope import attached, current, inside
+from ragtrace.record.spans import failed
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
 from ragtrace.record.streaming import astepwise, stepwise
 from ragtrace.types import Message
@@ -69,7 +71,7 @@ class Generating:
             raise LookupError("no request is open here")
         names = ("model_name", "model", "model_id")
         model = next((v for n in names if isinstance(v := getattr(instance, n, None), str)), type(instance).__name__)
-        stage = Generation(self.recorder, scope, model, operation)
+        stage = Generation(self.recorder, scope, model, operation, provider=provider_of(instance))
         stage.span.set_attribute(a.REQUEST_MODEL, model)
         return stage
 
@@ -260,6 +262,7 @@ class Streamed:
         self.usage: dict[str, Any] = {}
         self.model: Any = None
         self.reason: str | None = None
+        stage.span.set_attribute(a.REQUEST_STREAM, True)
         stage.scope.streaming.append(self)
 
     @classmethod
@@ -323,7 +326,7 @@ class Streamed:
         with recording:
             counts = self.usage.get("input_tokens"), self.usage.get("output_tokens")
             self.stage.measured(self.logprobs, *counts, self.model, self.first_token)
-            self.stage.delivered(["".join(self.texts)], self.reason)
+            self.stage.delivered(["".join(self.texts)], self.reason or ("error" if failed(error) else None))
         self.stage.scope.streaming.remove(self)
         self.stage.end(error)
 

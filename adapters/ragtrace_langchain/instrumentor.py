@@ -37,7 +37,8 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """Spans, effects and defenses for LangChain.
 
     ``instrument(tracer_provider=…, defenses=[…], capture="digest", oversample=4)``: ``defenses`` act on every call;
-    ``oversample`` is how many times k a vector store is asked for while a ``retrieval`` defense is on.
+    ``oversample`` is how many times k a vector store is asked for while a ``retrieval`` defense is on; with
+    ``also="openinference"`` the names of OpenInference are written beside ours.
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:
@@ -49,7 +50,7 @@ class LangChainInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._recorder = recorder = Recorder(
             trace.get_tracer(a.SCOPE, tracer_provider=kwargs.get("tracer_provider")),
             "langchain",
-            capture if isinstance(capture, Capture) else Capture(capture),
+            capture if isinstance(capture, Capture) else Capture(capture, also=kwargs.get("also")),
             checked(kwargs.get("defenses", ()), "instrument(defenses=…)"),
         )
         self._wraps = Wraps()

@@ -12,7 +12,9 @@ from llama_index.core.llms.structured_llm import StructuredLLM
 from ragtrace.record import attributes as a
 from ragtrace.record.first_token import Candidates
 from ragtrace.record.hooks import Generation, Recorder
+from ragtrace.record.providers import provider_of
 from ragtrace.record.scope import Scope, current, inside_of
+from ragtrace.record.spans import failed
 from ragtrace.record.steps import Steps, adrive, drive, internal_error, recording
 from ragtrace.types import Message
 from ragtrace_llama_index import translate
@@ -88,7 +90,7 @@ class Generating:
             given = args[0] if args else kwargs.get("messages", kwargs.get("prompt"))
             model = _model(instance)
             operation = "text_completion" if isinstance(given, str) else "chat"
-            stage = Generation(self.recorder, scope, model, operation, instance)
+            stage = Generation(self.recorder, scope, model, operation, instance, provider_of(instance))
             if stage.recording:
                 stage.span.set_attribute(a.REQUEST_MODEL, model)
             return _Call(stage, args, kwargs, given)
@@ -142,6 +144,7 @@ class _Call:
     @contextmanager
     def opening(self) -> Iterator[None]:
         """Runs the start of a stream, which ends the stage only where it fails."""
+        self.stage.span.set_attribute(a.REQUEST_STREAM, True)
         self.stage.scope.streaming.append(self)
         try:
             with within(self.context):
@@ -254,7 +257,8 @@ class _Call:
                 told = self.told
                 counts = told.get("input_tokens"), told.get("output_tokens")
                 self.stage.measured(self.logprobs, *counts, told.get("model"), self.first_token)
-                self.stage.delivered([text], told.get("finish_reason") if error is None else None)
+                reason = told.get("finish_reason") if error is None else "error" if failed(error) else None
+                self.stage.delivered([text], reason)
         if self in self.stage.scope.streaming:
             self.stage.scope.streaming.remove(self)
         self.stage.end(error)

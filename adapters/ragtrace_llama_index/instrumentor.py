@@ -37,7 +37,8 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """Spans, effects and defenses for LlamaIndex.
 
     ``instrument(tracer_provider=…, defenses=[…], capture="digest", oversample=4)``: ``defenses`` act on every call;
-    ``oversample`` is how many times k a vector index is asked for while a ``retrieval`` defense is on.
+    ``oversample`` is how many times k a vector index is asked for while a ``retrieval`` defense is on; with
+    ``also="openinference"`` the names of OpenInference are written beside ours.
 
     While a ``response`` defense is on, LlamaIndex's own events, spans and callbacks about a model call say what the
     defense left of the text, and come after it. Those about retrieval say what was retrieved.
@@ -52,7 +53,7 @@ class LlamaIndexInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._recorder = recorder = Recorder(
             trace.get_tracer(a.SCOPE, tracer_provider=kwargs.get("tracer_provider")),
             "llama_index",
-            capture if isinstance(capture, Capture) else Capture(capture),
+            capture if isinstance(capture, Capture) else Capture(capture, also=kwargs.get("also")),
             checked(kwargs.get("defenses", ()), "instrument(defenses=…)"),
         )
         self._wraps = Wraps()

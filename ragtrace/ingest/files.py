@@ -16,12 +16,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragtrace.errors import InputError
-from ragtrace.ingest.readers import langfuse, otlp_json, otlp_protobuf, phoenix, span_dicts
+from ragtrace.ingest.readers import (
+    jaeger,
+    langfuse,
+    langsmith,
+    otlp_json,
+    otlp_logs,
+    otlp_protobuf,
+    phoenix,
+    phoenix_text,
+    span_dicts,
+    zipkin,
+)
 from ragtrace.ingest.span import Span, shown
 from ragtrace.ingest.translate import tables
 from ragtrace.record.spool import FORMAT_KEY
 
-_OF_JSON: tuple[Any, ...] = (otlp_json, langfuse, span_dicts)  # in this order: an observation has ids and times too
+# in this order: the last takes whatever has ids and times
+_OF_JSON: tuple[Any, ...] = (otlp_json, langfuse, langsmith, jaeger, zipkin, phoenix_text, span_dicts)
 _ALL = ", ".join(reader.NAME for reader in (*_OF_JSON, otlp_protobuf, phoenix))
 _LARGEST = 2**30  # of a compressed file's content
 _SUSPECT, _RATIO = 2**26, 200  # beyond so many bytes: no trace shrinks so well, only a bomb does
@@ -104,7 +116,9 @@ def spans_of(data: bytes) -> Iterator[Span]:
     head = data.lstrip()[:1]
     if not head:
         raise InputError(f"empty when decompressed; expected {_ALL}")
-    return _of_json(data) if head in (b"{", b"[") else otlp_protobuf.spans(_messages(data))
+    if head in (b"{", b"["):
+        return _of_json(data)
+    return phoenix_text.csv_spans(data) if phoenix_text.claims_csv(data) else otlp_protobuf.spans(_messages(data))
 
 
 def expanded(data: bytes) -> bytes:
@@ -184,19 +198,31 @@ def _is_segment(path: Path) -> bool:
 
 
 def _of_json(data: bytes) -> Iterator[Span]:
-    for found in _units(json_values(data)):
+    values = list(_units(json_values(data)))
+    others = [value for value in values if otlp_logs.claims(value)]
+    told = otlp_logs.told(others)
+    for found in values:
+        if otlp_logs.claims(found):
+            continue
         reader = next((r for r in _OF_JSON if r.claims(found)), None)
         if reader is None:
             keys = ", ".join(map(shown, list(found)[:6])) or "no members"
             raise InputError(f"JSON, but no span in an object with {keys}; expected {_ALL}")
-        yield from reader.spans(found)
+        for span in reader.spans(found):
+            span.events += told.pop((span.trace_id, span.span_id), ())
+            yield span
+    if others and len(others) == len(values):
+        raise InputError("OTLP logs or metrics, and no span; expected them in one file with the spans they belong to")
 
 
 def _units(values: list[Any]) -> Iterator[Mapping[str, Any]]:
-    """The objects at the top, in a list there, or in the pages that an API gives (``data``)."""
+    """The objects at the top, in a list there, in the pages that an API gives, or in a trace of MLflow's (``data``)."""
     for value in values:
-        if isinstance(value, Mapping) and isinstance(value.get("data"), list) and "attributes" not in value:
-            yield from _units(value["data"])
+        inner = value.get("data") if isinstance(value, Mapping) and "attributes" not in value else None
+        if isinstance(inner, list):
+            yield from _units(inner)
+        elif isinstance(inner, Mapping) and isinstance(inner.get("spans"), list):
+            yield inner
         elif isinstance(value, list):
             yield from _units(value)
         elif isinstance(value, Mapping):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -13,6 +16,7 @@ import orjson
 import pyarrow as pa
 
 from ragtrace.errors import InputError
+from ragtrace.record import attributes as a
 from ragtrace.record.capture import dumps
 from ragtrace.record.spool import segment_schema
 
@@ -78,6 +82,14 @@ def hex_id(value: Any, digits: int, what: str) -> str:
     if len(text) != digits or not _HEX.fullmatch(text) or not text.strip("0"):
         raise InputError(f"{what} {shown(value)}; expected {digits} hex digits, not all of them zero")
     return text
+
+
+def otlp_id(value: Any, digits: int, what: str) -> str:
+    """The same, or in base64, as protobuf's own JSON has them."""
+    if isinstance(value, str) and len(value) == (24 if digits == 32 else 12):
+        with suppress(binascii.Error):
+            value = base64.b64decode(value, validate=True).hex()
+    return hex_id(value, digits, what)
 
 
 def made_id(value: Any, digits: int, what: str) -> str:
@@ -163,6 +175,11 @@ def status_name(value: Any) -> str:
     return name if name in STATUSES else "UNSET"
 
 
+def known_scope(attributes: Mapping[str, Any]) -> str | None:
+    """The scope of a span that came without one: many back ends keep none, and ours are known all the same."""
+    return a.SCOPE if a.CAPTURE in attributes else None
+
+
 def kind_name(value: Any) -> str:
     """OpenTelemetry's span kind, from a name or OTLP's number."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -182,6 +199,18 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
         raise InputError(f"{what} {shown(value)}; expected a JSON object")
     _shallow(value, 0)
     return {str(k): v for k, v in value.items()}
+
+
+def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
+    """A list of JSON objects; None is an empty one.
+
+    :raises InputError: anything else.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
+        raise InputError(f"{what} {shown(value)}; expected a list of objects")
+    return value
 
 
 def _shallow(value: Any, depth: int) -> None:

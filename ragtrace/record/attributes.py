@@ -14,10 +14,13 @@ SCOPE: Final = "ragtrace"  # instrumentation scope (tracer name) of every span o
 OPERATION: Final = "gen_ai.operation.name"  # `retrieval` or `chat` or `text_completion`
 RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"  # the query the app asked with, before any defense
 RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"  # JSON list: id, score, hash, chars, content, metadata
+PROVIDER: Final = "gen_ai.provider.name"  # whose client the model is; `_OTHER` where that is not known
 REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"  # true: the model was asked to stream
 RESPONSE_MODEL: Final = "gen_ai.response.model"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"  # list of texts, where the model told one
 INPUT_MESSAGES: Final = "gen_ai.input.messages"  # JSON list of {role, parts}: what the model really got
-OUTPUT_MESSAGES: Final = "gen_ai.output.messages"  # JSON list of {role, parts}: what the app really got
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"  # JSON list of {role, parts, finish_reason}: what the app really got
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CONVERSATION: Final = "gen_ai.conversation.id"
@@ -55,6 +58,13 @@ LOGPROB_TOKENS: Final = "ragtrace.logprob_tokens"  # how many tokens it is the m
 # the model's own, before any response defense: one that changes the answer does not change them
 FIRST_TOKEN: Final = "ragtrace.first_token"  # noqa: S105
 RESPONSE_HASH: Final = "ragtrace.response.hash"
+# JSON object: what was computed of texts that are not kept. Where a model answered: `entities` and `in_documents` (of
+# the answer, and of the documents retrieved for it, before any defense: how many by type), `found` (the answer's,
+# each: type, in_query, in_documents, keyed digest of it in lower case), `leaked` (how many different ones are in
+# documents and not in the query), `overlap` (by document: id, entities leaked, longest_run and containment as in
+# ragtrace.overlap).
+# Wherever texts cross: `canaries` (keyed digest, or in capture `full` the text; family, channel)
+STATISTICS: Final = "ragtrace.statistics"
 
 # ours, on the span that an audit emits once a run
 ARM_DONE: Final = "ragtrace.arm.done"  # true: every probe and session of this arm came to its end

@@ -7,7 +7,9 @@ import logging
 import os
 import secrets
 import tempfile
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,11 +23,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from ragtrace.defense import Defense, checked
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
-from ragtrace.record import handles
-from ragtrace.record.capture import Capture, Mode
+from ragtrace.record import handles, planted
+from ragtrace.record.capture import Also, Capture, Mode
 from ragtrace.record.queueing import SpoolProcessor
 from ragtrace.record.spans import Recorder
 from ragtrace.record.spool import LIMIT, SpoolExporter
+from ragtrace.types import Canary
 
 _log = logging.getLogger("ragtrace")
 LEAST_LIMIT = 2**20
@@ -47,7 +50,7 @@ class Tracing:
         if _disabled():
             self.provider = TracerProvider(shutdown_on_exit=False)  # its tracers make no spans
         else:
-            if policy.mode != "full":
+            if not policy.keeps_all:
                 policy.key = _digest_key(database)
             self.provider = _provider()
             service = str(self.provider.resource.attributes.get("service.name", ""))
@@ -70,6 +73,16 @@ class Tracing:
             self.instrumentors.append(instrumentor)
         except Exception:
             _log.warning("ragtrace could not instrument %s; the app is not affected", entry.name, exc_info=True)
+
+    def look_for(self, canaries: Sequence[Canary]) -> list[dict[str, str]]:
+        """What a run writes of the canaries that it has planted. Where texts are not kept, they are looked for from now
+        on, and named by their digest as well."""
+        if not self._policy.keeps_all:
+            self._policy.look_for(planted.Planted(c.text, c.family) for c in canaries)
+        rows = [asdict(canary) for canary in canaries]
+        if not self._policy.keeps_all and self._policy.mode != "none":
+            rows = [row | {"digest": str(self._policy.digest(row["text"]))} for row in rows]
+        return rows
 
     def flush(self) -> None:
         """Writes every ended span to the spool now."""
@@ -97,6 +110,9 @@ def setup(
     capture: Mode = "digest",
     defenses: tuple[Defense, ...] | list[Defense] = (),
     spool_limit: int | None = LIMIT,
+    also: Also | None = None,
+    canaries: Iterable[str | Canary] | str | Path | None = None,
+    statistics: bool = True,
 ) -> Tracing:
     """Starts tracing into the spool of ``database`` and instruments every framework, when the app imports it.
 
@@ -107,14 +123,22 @@ def setup(
     :param capture: what may be stored of texts: ``full``, ``masked``, ``digest`` (default) or ``none``.
     :param spool_limit: bytes that segments may take on disk until somebody merges them; beyond, the oldest go, and are
         counted in the view ``losses``. ``None``: no limit.
+    :param also: ``"openinference"`` writes OpenInference's span attributes beside ours, for Phoenix and its like; the
+        capture mode holds for them too. Default: what ``RAGTRACE_ALSO`` says, else nothing.
+    :param canaries: looked for in every text (the view ``canary_hits``): strings, or the path of a file that
+        ``ragtrace canary`` wrote. Default: the file that ``RAGTRACE_CANARIES`` names. Not in mode ``none``.
+    :param statistics: whether entities, and what answers took over from documents, are computed here in the modes
+        ``masked`` and ``digest``, where nobody can do so later.
     :raises UsageError: an unknown ``capture``, or another one than this process already records with;
-        something among ``defenses`` that is no :class:`Defense`; a limit below a megabyte.
+        something among ``defenses`` that is no :class:`Defense`; a limit below a megabyte; an unknown ``also``;
+        canaries that cannot be read or are too short.
     """
     path = Path(database).expanduser().absolute()
     if path in _installed:
         return _installed[path]
+    policy = Capture(capture, also=also, statistics=statistics and not _disabled(), canaries=planted.canaries(canaries))
     for other in _installed.values():
-        if other.capture != capture:
+        if other.capture != policy.mode:
             raise UsageError(
                 f"capture={capture!r} for {path}, but this process already records with capture={other.capture!r} for "
                 f"{other.database}, and each text is taken once; use the same mode, or shutdown() that one first"
@@ -124,7 +148,6 @@ def setup(
             f"spool_limit is {spool_limit!r}; expected bytes, at least {LEAST_LIMIT}, or None for no limit"
         )
     standing = checked(defenses, "setup(defenses=…)")
-    policy = Capture(capture)
     tracing = Tracing(path, policy, standing, spool_limit)
     _installed[path] = tracing
     for entry in entry_points(group="opentelemetry_instrumentor"):

@@ -14,6 +14,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, Status
 from ragtrace import defense as declarations
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
+from ragtrace.record import openinference
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
 from ragtrace.record.scope import (
@@ -25,10 +26,10 @@ from ragtrace.record.scope import (
     put_back,
 )
 from ragtrace.record.steps import recording
-from ragtrace.types import HOOKS, Path
+from ragtrace.types import HOOKS, Channel, Path
 
 _MAX_LOSSES = 50  # sentences a span
-_BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")  # the consumer's or the graph's way to stop
+_BENIGN_STOPS = ("GraphBubbleUp", "GeneratorExit", "CancelledError")
 
 
 class Recorder:
@@ -73,7 +74,10 @@ class Recorder:
         return NonRecordingSpan(trace.get_current_span(parent).get_span_context())
 
     def _told(self, scope: Scope) -> dict[str, Any]:
-        told: dict[str, Any] = {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
+        told: dict[str, Any] = (
+            {openinference.KIND: openinference.CHAIN} if self.capture.also else {}
+        )  # first to be dropped
+        told |= {a.FRAMEWORK: self.framework, a.PATH: scope.path, a.CAPTURE: self.capture.mode}
         told |= scope.ids
         if (truth := scope.truth) is not None:
             told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
@@ -85,6 +89,11 @@ class Recorder:
 def suppressed() -> bool:
     """Whether the app wants nothing recorded here."""
     return bool(otel.get_value(otel._SUPPRESS_INSTRUMENTATION_KEY))
+
+
+def failed(error: BaseException | None) -> bool:
+    """Whether this is a failure, rather than the consumer's or the graph's way to stop."""
+    return error is not None and not any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__)
 
 
 def _within(scope: Scope, parent: Context | None) -> Context | None:
@@ -125,11 +134,15 @@ class Part:
             with recording:
                 if self.effects:
                     self.span.set_attribute(a.EFFECTS, dumps([e.to_json() for e in self.effects]))
-                if self.losses:
-                    self.span.set_attribute(a.LOSSES, dumps(self._losses()))
             if error is not None:
                 with recording:
                     self._fail(error)
+            if self.recorder.capture.also:
+                with recording:
+                    openinference.write(self.span, self.losses, *self._ends())
+            with recording:
+                if self.losses:
+                    self.span.set_attribute(a.LOSSES, dumps(self._losses()))
             self.recording = False  # its task or thread may go on: defenses act there, nothing is written
         with recording:
             self.span.end()
@@ -138,18 +151,29 @@ class Part:
     def _finish(self) -> None:
         """What a subclass writes at its end."""
 
+    def _ends(self) -> tuple[str | None, str | None]:
+        """What went in and came out as text, where no attribute of ours says it."""
+        return None, None
+
+    def _tell(self, texts: dict[Channel, list[str]], computed: dict[str, Any]) -> None:
+        """Writes what was computed of texts, and which canaries stand in them."""
+        if hits := self.recorder.capture.statistics.hits(texts):
+            computed["canaries"] = hits
+        if computed:
+            self.span.set_attribute(a.STATISTICS, dumps(computed))
+
     def _losses(self) -> list[str]:
         more = len(self.losses) - _MAX_LOSSES
         return self.losses if more <= 0 else [*self.losses[:_MAX_LOSSES], f"and {more} more"]
 
     def _fail(self, error: BaseException) -> None:
-        if any(kind.__name__ in _BENIGN_STOPS for kind in type(error).__mro__):
+        if not failed(error):
             self.span.set_attribute(a.CANCELLED, True)
             return
         kind = type(error).__qualname__
         self.span.set_attribute(a.ERROR_TYPE, kind)
         self.span.set_status(Status(StatusCode.ERROR, kind))
-        if self.recorder.capture.mode == "full":
+        if self.recorder.capture.keeps_all:
             told = {
                 "exception.type": f"{type(error).__module__}.{kind}",
                 "exception.message": well_formed(str(error)),
@@ -211,6 +235,11 @@ class Request(Part):
         for part in (*reversed(self.scope.streaming), *reversed(self.scope.running)):
             if part is not self:
                 part.end(GeneratorExit())
+
+    def _ends(self) -> tuple[str | None, str | None]:
+        asked, said = (self.recorder.capture.side(side) for side in ("inputs", "outputs"))
+        query, answer = self.scope.query, self.scope.answer
+        return None if query is None else asked.text(query), None if answer is None else said.text(answer)
 
     def _describe(self) -> None:
         self._declare({})

@@ -20,7 +20,8 @@ _TRACE = "langfuse.trace."
 _KEPT = {
     "type": "type", "level": "level", "statusMessage": "status_message", "model": "model.name",
     "modelParameters": "model.parameters", "usageDetails": "usage_details", "usage": "usage_details",
-    "costDetails": "cost_details", "promptName": "prompt.name", "promptVersion": "prompt.version",
+    "costDetails": "cost_details", "providedModelName": "model.name",
+    "promptName": "prompt.name", "promptVersion": "prompt.version",
     "completionStartTime": "completion_start_time", "toolCalls": "tool_calls", "toolCallNames": "tool_call_names",
     "input": "input", "output": "output",
 }  # fmt: skip
@@ -31,6 +32,7 @@ def claims(found: Mapping[str, Any]) -> bool:
     """Whether ``found`` is a trace with observations, or one observation."""
     if isinstance(found.get("observations"), list):
         return True
+    found = _camel(found)
     return {"id", "type", "startTime"} <= found.keys() and ("traceId" in found or "parentObservationId" in found)
 
 
@@ -38,7 +40,8 @@ def spans(found: Mapping[str, Any]) -> Iterator[Span]:
     """One span an observation."""
     observations = found.get("observations")
     if not isinstance(observations, list):
-        yield _span(found, {})
+        row = _camel(found)
+        yield _span(row, {"name": row.get("traceName"), "userId": row.get("userId"), "sessionId": row.get("sessionId")})
         return
     trace = found.get("trace", found)
     if not isinstance(trace, Mapping):
@@ -49,7 +52,16 @@ def spans(found: Mapping[str, Any]) -> Iterator[Span]:
         yield _span(each, trace)
 
 
+def _camel(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The names of the API, where its rows come as they are in its tables (exports to blob storage)."""
+    if "start_time" not in found or "parent_observation_id" not in found:
+        return found
+    words = ((key, key.split("_")) for key in found)
+    return {first + "".join(word.title() for word in more): found[key] for key, (first, *more) in words}
+
+
 def _span(observation: Mapping[str, Any], trace: Mapping[str, Any]) -> Span:
+    observation = _camel(observation)
     given, given_trace = observation.get("id"), observation.get("traceId") or trace.get("id")
     span_id, trace_id = made_id(given, 16, "observation id"), made_id(given_trace, 32, "trace id")
     metadata = _decoded(observation.get("metadata"))

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ragtrace.errors import InputError
-from ragtrace.ingest.span import Span, end_time, hex_id, json, kind_name, optional_text, shown, start_time, status_name
+from ragtrace.ingest.span import (
+    Span,
+    end_time,
+    json,
+    kind_name,
+    known_scope,
+    objects,
+    optional_text,
+    otlp_id,
+    shown,
+    start_time,
+    status_name,
+)
 
 NAME = "OTLP/JSON (resourceSpans)"
 
 
 def claims(found: Mapping[str, Any]) -> bool:
     """Whether ``found`` has the one member that every request has."""
-    return _either(found, "resourceSpans", "resource_spans") is not None
+    return _holders(found) is not None
 
 
 def spans(found: Mapping[str, Any], refuse: Callable[[InputError], None] | None = None) -> Iterator[Span]:
     """The spans of one request; ``refuse`` is told why a span is left out, without it that is raised."""
-    for holder in _list(_either(found, "resourceSpans", "resource_spans"), "resourceSpans"):
+    for holder in objects(_holders(found), "resourceSpans"):
         attributes = _attributes(_object(holder.get("resource"), "resource"))
         resource, service = json(attributes), str(attributes.get("service.name", ""))
         older = _either(holder, "instrumentationLibrarySpans", "instrumentation_library_spans")
         scopes = _either(holder, "scopeSpans", "scope_spans")
-        for scoped in _list(scopes if scopes is not None else older, "scopeSpans"):
+        for scoped in objects(scopes if scopes is not None else older, "scopeSpans"):
             scope = _object(_either(scoped, "scope", "instrumentationLibrary"), "scope")
             name = optional_text(scope.get("name"))
-            for span in _list(scoped.get("spans"), "spans"):
+            for span in objects(scoped.get("spans"), "spans"):
                 try:
                     made = _span(span, name, resource, service)
                 except InputError as error:
@@ -40,23 +49,31 @@ def spans(found: Mapping[str, Any], refuse: Callable[[InputError], None] | None 
                 yield made
 
 
+def _holders(found: Mapping[str, Any]) -> Any:
+    inner = found.get("trace")  # Tempo's API; an older one says batches
+    found = inner if isinstance(inner, Mapping) else found
+    holders = _either(found, "resourceSpans", "resource_spans")
+    return found.get("batches") if holders is None else holders
+
+
 def _span(span: Mapping[str, Any], scope: str | None, resource: str, service: str) -> Span:
-    span_id = _id(_either(span, "spanId", "span_id"), 16, "span id")
+    span_id = otlp_id(_either(span, "spanId", "span_id"), 16, "span id")
     parent = _either(span, "parentSpanId", "parent_span_id")
     status = _object(span.get("status"), "status")
+    attributes = _attributes(span)
     return Span(
-        trace_id=_id(_either(span, "traceId", "trace_id"), 32, "trace id"),
+        trace_id=otlp_id(_either(span, "traceId", "trace_id"), 32, "trace id"),
         span_id=span_id,
-        parent_span_id=_id(parent, 16, "parent span id") if parent else None,
+        parent_span_id=otlp_id(parent, 16, "parent span id") if parent else None,
         name=str(span.get("name", "")),
         kind=kind_name(span.get("kind")),
         start_ns=start_time(_either(span, "startTimeUnixNano", "start_time_unix_nano"), span_id),
         end_ns=end_time(_either(span, "endTimeUnixNano", "end_time_unix_nano"), span_id),
         status=status_name(status.get("code")),
         status_message=optional_text(status.get("message")),
-        scope=scope,
-        attributes=_attributes(span),
-        events=[_event(e) for e in _list(span.get("events"), "events")],
+        scope=scope or known_scope(attributes),
+        attributes=attributes,
+        events=[_event(e) for e in objects(span.get("events"), "events")],
         resource=resource,
         service=service,
     )
@@ -72,7 +89,7 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
-    return _pairs(_list(holder.get("attributes"), "attributes"), 0)
+    return _pairs(objects(holder.get("attributes"), "attributes"), 0)
 
 
 def _pairs(pairs: list[Mapping[str, Any]], depth: int) -> dict[str, Any]:
@@ -85,6 +102,13 @@ def _pairs(pairs: list[Mapping[str, Any]], depth: int) -> dict[str, Any]:
             raise InputError(f"attribute {key!r} twice on one span; OTLP allows each key once")
         found[key] = _value(pair.get("value"), key, depth)
     return found
+
+
+def any_value(value: Any, key: str) -> Any:
+    """What an attribute's value holds; members that are null are none (some libraries write them all)."""
+    if isinstance(value, Mapping):
+        value = {kind: inner for kind, inner in value.items() if inner is not None}
+    return _value(value, key, 0)
 
 
 def _value(value: Any, key: str, depth: int) -> Any:
@@ -112,7 +136,7 @@ def _value(value: Any, key: str, depth: int) -> Any:
             values = _object(inner, key).get("values")
             return [_value(v, key, depth + 1) for v in (values if isinstance(values, list) else [])]
         case "kvlistvalue":
-            return _pairs(_list(_object(inner, key).get("values"), key), depth + 1)
+            return _pairs(objects(_object(inner, key).get("values"), key), depth + 1)
     raise InputError(
         f"attribute {key!r} has {shown(value)}; expected a value of OTLP's types (stringValue, intValue, …)"
     )
@@ -127,13 +151,6 @@ def _integer(value: Any) -> int:
     return int(text)
 
 
-def _id(value: Any, digits: int, what: str) -> str:
-    if isinstance(value, str) and len(value) == (24 if digits == 32 else 12):  # protobuf's own JSON has them in base64
-        with suppress(binascii.Error):
-            value = base64.b64decode(value, validate=True).hex()
-    return hex_id(value, digits, what)
-
-
 def _either(found: Mapping[str, Any], camel: str, snake: str) -> Any:
     value = found.get(camel)
     return found.get(snake) if value is None else value
@@ -143,11 +160,3 @@ def _object(value: Any, what: str) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise InputError(f"{what} {shown(value)}; expected an object")
     return value or {}
-
-
-def _list(value: Any, what: str) -> list[Mapping[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-        raise InputError(f"{what} {shown(value)}; expected a list of objects")
-    return value

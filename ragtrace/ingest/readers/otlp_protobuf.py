@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ragtrace.errors import InputError
-from ragtrace.ingest.span import KINDS, STATUSES, Span, end_time, json, start_time
+from ragtrace.ingest.span import KINDS, STATUSES, Span, end_time, json, known_scope, start_time
 
 NAME = "OTLP/protobuf (ExportTraceServiceRequest)"
 _STRING, _LIST, _MAP, _BYTES = "string_value", "array_value", "kvlist_value", "bytes_value"
@@ -47,6 +47,7 @@ def request_spans(request: Any, refuse: Callable[[InputError], None] | None = No
 def _span(span: Any, scope: str | None, resource: str, service: str) -> Span:
     span_id = _id(span.span_id, 8, "span id")
     parent, status, kind, code = span.parent_span_id, span.status, span.kind, span.status.code
+    attributes = _attributes(span.attributes)
     return Span(
         trace_id=_id(span.trace_id, 16, "trace id"),
         span_id=span_id,
@@ -54,11 +55,11 @@ def _span(span: Any, scope: str | None, resource: str, service: str) -> Span:
         name=span.name,
         start_ns=start_time(span.start_time_unix_nano, span_id),
         end_ns=end_time(span.end_time_unix_nano, span_id),
-        attributes=_attributes(span.attributes),
+        attributes=attributes,
         kind=KINDS[kind] if 0 <= kind < len(KINDS) else "INTERNAL",
         status=STATUSES[code] if 0 <= code < len(STATUSES) else "UNSET",
         status_message=status.message or None,
-        scope=scope,
+        scope=scope or known_scope(attributes),
         events=[_event(event) for event in span.events],
         resource=resource,
         service=service,

@@ -1,4 +1,7 @@
-"""Phoenix: the data frame of ``get_spans_dataframe()`` written to Parquet, one column an attribute."""
+"""Phoenix: the data frame of ``get_spans_dataframe()`` written to Parquet, one column an attribute.
+
+Attributes that are none of OpenInference's come as one column for all that begins with the same word, nested.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from ragtrace.ingest.span import Span
 
 NAME = "Phoenix span data frame (Parquet with context.trace_id and context.span_id)"
 _PREFIX = "attributes."
+_WHOLE = "metadata"  # an object that is a value
 
 
 def claims(schema: pa.Schema) -> bool:
@@ -22,23 +26,37 @@ def claims(schema: pa.Schema) -> bool:
 
 
 def spans(table: pa.Table) -> Iterator[Span]:
-    """One span a row; a value that is missing is none."""
+    """One span a row."""
     try:
         rows = table.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InputError(f"values that cannot be read ({error}); expected a Phoenix span data frame") from error
     for row in rows:
-        found: dict[str, Any] = {"attributes": {}}
-        for name, value in row.items():
-            if value is None or (isinstance(value, float) and value != value):
-                continue
-            if name.startswith(_PREFIX):
-                found["attributes"][name.removeprefix(_PREFIX)] = _plain(value)
-            elif name == "attributes" and isinstance(value, Mapping):
-                found["attributes"].update(_plain(value))
-            else:
-                found[name.removeprefix("context.")] = _plain(value) if name == "events" else value
-        yield from span_dicts.spans(found)
+        yield from of_row(row)
+
+
+def of_row(row: Mapping[str, Any]) -> Iterator[Span]:
+    """The span of one row; a value that is missing is none."""
+    found: dict[str, Any] = {"attributes": {}}
+    for name, value in row.items():
+        if value is None or (isinstance(value, float) and value != value):
+            continue
+        if name.startswith(_PREFIX):
+            key, plain = name.removeprefix(_PREFIX), _plain(value)
+            found["attributes"].update(_flat(key, plain) if "." not in key and key != _WHOLE else {key: plain})
+        elif name == "attributes" and isinstance(value, Mapping):
+            found["attributes"].update(_plain(value))
+        else:
+            found[name.removeprefix("context.")] = _plain(value) if name == "events" else value
+    yield from span_dicts.spans(found)
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{name}.{key}", inner)
+    else:
+        yield name, value
 
 
 def _plain(value: Any) -> Any:
