@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ragtrace.record.setup import setup
     from ragtrace.record.stages import context, generation, pipeline, retrieval
     from ragtrace.store import open
+    from ragtrace.tables import results, table, verdicts
     from ragtrace.types import Canary, Document, Entity, Message, Probe
 
 __all__ = [
@@ -37,8 +38,11 @@ __all__ = [
     "open",
     "pipeline",
     "probing",
+    "results",
     "retrieval",
     "setup",
+    "table",
+    "verdicts",
 ]
 
 _HOME = {
@@ -54,8 +58,11 @@ _HOME = {
     "open": "store",
     "pipeline": "record.stages",
     "probing": "record.scope",
+    "results": "tables",
     "retrieval": "record.stages",
     "setup": "record.setup",
+    "table": "tables",
+    "verdicts": "tables",
 }
 
 __version__ = "0.1.0"

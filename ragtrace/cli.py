@@ -5,7 +5,6 @@ Exit codes: 0 fine, 1 a finding or breach, 2 wrong use or input.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import warnings
@@ -15,9 +14,23 @@ from typing import Annotated
 
 import typer
 
-from ragtrace import cli_ask, cli_canary, cli_check, cli_help, cli_papers
-from ragtrace.cli_ask import Format
+from ragtrace import (
+    cli_ask,
+    cli_canary,
+    cli_check,
+    cli_entities,
+    cli_help,
+    cli_lake,
+    cli_papers,
+    cli_store,
+    cli_ui,
+    cli_watch,
+)
+from ragtrace.cli_help import Format
 from ragtrace.cli_help import console as _console
+from ragtrace.cli_json import Json, say_json, say_run
+from ragtrace.cli_json import said as _said
+from ragtrace.cli_lake import EngineName
 from ragtrace.errors import InputError, RagtraceError, UsageError
 
 app = typer.Typer(
@@ -41,11 +54,14 @@ class ReportFormat(StrEnum):
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for traces.duckdb.")] = Path("ragtrace-demo"),
+    as_json: Json = False,
 ) -> None:
     """Audits a real pipeline with the embedded model: defenses, probes, traces, SQL."""
     from ragtrace.demo import main as run_demo
 
-    run_demo(out, _console())
+    run = run_demo(out, _console(err=as_json))
+    if as_json:
+        say_run(out / "traces.duckdb", run)
 
 
 @app.command()
@@ -66,86 +82,6 @@ def sql(
     ask(db, query, format.value, out, _console(), timeout, stuck)
 
 
-@app.command("import")
-def import_(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(help="Files or folders: our spool, OTLP, SDK JSON, Langfuse and Phoenix exports."),
-    ],
-    db: Database = Path("traces.duckdb"),
-) -> None:
-    """Brings spans from elsewhere into the database, each file whole or not at all; the files are left as they are."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from ragtrace.ingest.files import files_at
-    from ragtrace.store import import_files
-    from ragtrace.store import open as open_store
-
-    found = files_at(paths)
-    console = Console(stderr=True)
-    with open_store(db) as connection:
-        shown = track(found, "importing", console=console, transient=True, disable=not console.is_terminal)
-        report = import_files(connection, shown)
-    what = "files" if report.files or report.failed else "segments"
-    typer.echo(f"{report.spans} spans from {report.files + report.segments} {what} into {db}")
-    for message in report.failed:
-        typer.echo(_said(message), err=True, nl=False)
-    if lost := len(report.failed) + len(report.skipped):
-        raise InputError(f"{lost} of {len(found)} {what} could not be read; the rest is merged")
-
-
-@app.command()
-def collect(
-    db: Database = Path("traces.duckdb"),
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 4318,
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with a token.")] = "127.0.0.1",
-    token: Annotated[
-        str | None, typer.Option(envvar="RAGTRACE_COLLECT_TOKEN", help="Senders must give it as a bearer token.")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Requests a second, at most.")] = None,
-) -> None:
-    """Receives spans by OTLP/HTTP into the spool beside the database; SIGTERM or Ctrl-C ends it, losing nothing."""
-    from ragtrace.collect import serve
-
-    serve(db, host, port, token, rate, typer.echo)
-
-
-@app.command()
-def compact(
-    db: Database = Path("traces.duckdb"),
-    older_than: Annotated[str | None, typer.Option(help="Remove traces that ended longer ago: 12h, 30d, 4w.")] = None,
-) -> None:
-    """Merges the spool and rewrites the database without the space that deleted traces left."""
-    from ragtrace.store import compact as rewrite
-    from ragtrace.store.retention import age
-
-    done = rewrite(db, age(older_than) if older_than is not None else None)
-    if older_than is not None:
-        typer.echo(f"{done.removed.traces} traces ({done.removed.spans} spans) older than {older_than} removed")
-    typer.echo(f"{db}: {done.before / 1e6:.1f} MB before, {done.after / 1e6:.1f} MB now")
-
-
-@app.command()
-def forget(
-    db: Database = Path("traces.duckdb"),
-    user: Annotated[str | None, typer.Option(help="The traces of one user, by user.id and its like.")] = None,
-    session: Annotated[str | None, typer.Option(help="Those of one session.")] = None,
-    conversation: Annotated[str | None, typer.Option(help="Those of one conversation.")] = None,
-    document: Annotated[str | None, typer.Option(help="Those in which one document was retrieved.")] = None,
-    trace: Annotated[str | None, typer.Option(help="One trace.")] = None,
-) -> None:
-    """Deletes traces for good: from the database, the spool, and the bytes of both."""
-    from ragtrace.store import forget as delete
-
-    given = {"user": user, "session": session, "conversation": conversation, "document": document, "trace": trace}
-    chosen = [(what, id) for what, id in given.items() if id is not None]
-    if len(chosen) != 1:
-        raise UsageError(f"got {len(chosen)} of {', '.join('--' + what for what in given)}; expected one")
-    done = delete(db, *chosen[0])
-    typer.echo(f"{done.traces} traces ({done.spans} spans) and {done.results} results deleted")
-
-
 @app.command()
 def score(
     db: Database = Path("traces.duckdb"),
@@ -156,24 +92,35 @@ def score(
     likelihoods: Annotated[
         bool, typer.Option("--likelihoods", help="First the targets' own texts, with the embedded model (minutes).")
     ] = False,
+    lake: Annotated[
+        str | None, typer.Option(help="Score the audits in this lake; their spans and results go into --db.")
+    ] = None,
+    engine: Annotated[EngineName, typer.Option(help="What computes over a lake.")] = EngineName.duckdb,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Scores stored probes and prints verdicts and results."""
     from ragtrace.likelihood import fill
     from ragtrace.report import plain, terminal
+    from ragtrace.scaled import score_lake
     from ragtrace.score import score as score_store
     from ragtrace.store import existing
     from ragtrace.store import open as open_store
 
     console = _console()
-    with open_store(existing(db)) as connection:
+    if lake is None and engine is not EngineName.duckdb:
+        raise UsageError(f"--engine {engine.value} computes over a lake; say where it is with --lake")
+    with open_store(existing(db) if lake is None else db) as connection:
+        if lake is not None:
+            score_lake(lake, engine.value, connection, run, metric)
         if likelihoods:
             asked = "SELECT DISTINCT run_id FROM probes WHERE attack = 'likelihood' AND coalesce(run_id = ?, true)"
             for (one,) in connection.execute(asked, [run]).fetchall():
                 fill(connection, one)
-        written = score_store(connection, run, metric)
+        if lake is None or likelihoods:
+            score_store(connection, run, metric)
+        [(written,)] = connection.execute("SELECT count(*) FROM results").fetchall()
         if as_json:
-            typer.echo(json.dumps(plain.to_json(connection, run), indent=2))
+            say_json(plain.to_json(connection, run))
             return
         terminal.verdicts(connection, console)
         if written:
@@ -238,7 +185,7 @@ def inventory(
         with open_store(db) as connection:
             store_inventory(connection, found)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        say_json(found.to_json())
     elif not found:
         typer.echo("No defense found: see `--names` for classes whose methods have names of your own.")
     else:
@@ -277,7 +224,7 @@ def battery(
     advice = None if asked is None else recommend(found, asked)
     moves = [m for b in found for m in mitigates(b)]
     if as_json:
-        typer.echo(json.dumps(capabilities.to_json(found, moves, advice), indent=2))
+        say_json(capabilities.to_json(found, moves, advice))
     else:
         capabilities.show(found, moves, advice, _console())
     if all(b.error for b in found):
@@ -298,10 +245,14 @@ def audit(
         typer.Option(help="A defense, by name or module:Class: an arm of its own; may be given again."),
     ] = None,
     controls: Annotated[bool, typer.Option(help="Also the controls of membership attacks, as arms.")] = True,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="Also the fewest of the defenses that cover what any does, as an arm.")
+    ] = False,
     seed: Annotated[list[int] | None, typer.Option(help="A seed; may be given again.")] = None,
     concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
     db: Database = Path("traces.duckdb"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Audits your own app: every arm of defenses × every probe × every seed, traced and scored."""
     from ragtrace import audit_file
@@ -309,23 +260,35 @@ def audit(
 
     if (file is None) == (app_ is None):
         raise UsageError("expected either AUDIT.toml or --app module:factory")
-    if file is not None:
-        conduct(audit_file.read(file), _console(), dry_run=dry_run)
-        return
     told: dict[str, object] = {
         "app": app_, "db": str(db), "concurrency": concurrency, "controls": controls,
+        "recommended": recommended,
         "corpus": {"name": corpus, "members": members, "non_members": non_members, "canaries": canary or []},
         "attacks": {name: {} for name in attack or ["benign"]},
         "arms": {"none": []} | {name.rpartition(":")[2]: [name] for name in defense or ()},
     }  # fmt: skip
-    conduct(audit_file.made(told | ({"seeds": seed} if seed else {}), "the command line"), _console(), dry_run=dry_run)
+    if file is not None:
+        asked = audit_file.read(file)
+    else:
+        asked = audit_file.made(told | ({"seeds": seed} if seed else {}), "the command line")
+    run = conduct(asked, _console(err=as_json), dry_run=dry_run)
+    if as_json:
+        say_run(asked.db, run)
 
 
 app.add_typer(cli_papers.papers, name="papers")
 app.add_typer(cli_canary.canary, name="canary")
+app.add_typer(cli_entities.entities, name="entities")
+app.add_typer(cli_lake.lake, name="lake")
+app.command("import")(cli_store.import_)
+app.command()(cli_store.collect)
+app.command()(cli_store.compact)
+app.command()(cli_store.forget)
 app.command()(cli_ask.ask)
+app.command()(cli_watch.watch)
 app.command()(cli_check.check)
 app.command()(cli_check.doctor)
+app.command()(cli_ui.ui)
 cli_help.add_examples(app)
 
 
@@ -337,10 +300,3 @@ def main() -> None:
     except RagtraceError as error:
         typer.echo(_said(error), err=True, nl=False)
         sys.exit(2)
-
-
-def _said(message: object) -> str:
-    """A message that may quote traces, paths and SQL, fit for a terminal."""
-    from ragtrace.report.terminal import harmless
-
-    return "ragtrace: " + "".join(f"{harmless(line, 2_000)}\n" for line in str(message).split("\n"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ragtrace.cli_help import console
+from ragtrace.cli_json import Json, say_json
 
 canary = typer.Typer(help="Makes, plants and looks for canaries: strings that are nowhere else.", no_args_is_help=True)
 Families = Annotated[
@@ -22,11 +22,17 @@ def mint(
     family: Families = None,
     count: Annotated[int, typer.Option(help="Of each family.")] = 10,
     seed: Annotated[int, typer.Option(help="The same seed gives the same canaries.")] = 0,
+    as_json: Json = False,
 ) -> None:
     """Prints new canaries, one a line: outside every installed defense's words and the scorer's."""
     from ragtrace.canaries import mint as make
 
-    for text in make(count, seed, family or _DEFAULT):
+    families = family or _DEFAULT
+    made = make(count, seed, families)
+    if as_json:
+        say_json([{"text": text, "family": families[i // count]} for i, text in enumerate(made)])
+        return
+    for text in made:
         typer.echo(text)
 
 
@@ -39,11 +45,15 @@ def plant(
     canaries: Annotated[Path, typer.Option(help="What was planted where: keep it secret.")] = Path("canaries.jsonl"),
     family: Families = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same canaries.")] = 0,
+    as_json: Json = False,
 ) -> None:
     """Plants one canary of each family in every document of a file."""
     from ragtrace.canary_files import plant_file
 
     planted = plant_file(documents, out, canaries, family or _DEFAULT, seed)
+    if as_json:
+        say_json({"planted": planted, "documents": str(out), "canaries": str(canaries)})
+        return
     typer.echo(f"{planted} canaries planted: documents in {out}, what was planted where in {canaries}")
 
 
@@ -71,7 +81,7 @@ def scan(
         with open_store(existing(db)) as connection:
             hits += canary_files.scan_store(connection, known)
     if as_json:
-        typer.echo(json.dumps([hit._asdict() for hit in hits], indent=2))
+        say_json([hit._asdict() for hit in hits])
     elif hits:
         console().print(terminal.table(("canary", "family", "where"), hits))
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ragtrace.cli_help import console
+from ragtrace.cli_json import Json, say_papers
 
 papers = typer.Typer(help="The papers' tables, for the model at hand.", no_args_is_help=True)
 
@@ -30,6 +31,7 @@ def s2mia(
     seed: Annotated[int, typer.Option(help="Of the split, the targets and the attacks.")] = 101,
     concurrency: Annotated[int, typer.Option(help="Requests at a time.")] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tables 1 to 4 of S²MIA (arXiv 2406.19234), the paper's values beside ours, and Figure 2."""
     from ragtrace.papers import s2mia as paper
@@ -40,7 +42,9 @@ def s2mia(
         size=size, datasets=tuple(dataset or paper.Design.datasets), retrievers=tuple(retriever or ["minilm"]),
         attacks=tuple(attacks), defenses=defenses, model=model, max_tokens=max_tokens, seed=seed,
     )  # fmt: skip
-    paper.main(design, out, console(), data=data, concurrency=concurrency, dry_run=dry_run)
+    paper.main(design, out, console(err=as_json), data=data, concurrency=concurrency, dry_run=dry_run)
+    if as_json:
+        say_papers(out, "s2mia", not dry_run)
 
 
 @papers.command("mind-the-hook")
@@ -53,7 +57,11 @@ def mind_the_hook(
     queries: Annotated[int | None, typer.Option(help="Queries of an extraction attack in a cell.")] = None,
     model: Annotated[str, typer.Option(help="embedded, provider:model, or URL#model.")] = "embedded",
     data: Annotated[Path | None, typer.Option(help="Folder with pubmedqa.jsonl.")] = None,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="Also the combination that the battery recommends, as an arm.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would be asked.")] = False,
+    as_json: Json = False,
 ) -> None:
     """The 432-cell grid and Tables I to III of Mind the Hook (arXiv 2608.09001), the paper's values beside ours."""
     from dataclasses import replace
@@ -65,4 +73,6 @@ def mind_the_hook(
         design = replace(design, seeds=tuple(dict.fromkeys(seed)))
     if queries is not None:
         design = replace(design, queries=queries)
-    paper.main(design, out, console(), data=data, dry_run=dry_run)
+    paper.main(design, out, console(err=as_json), data=data, recommended=recommended, dry_run=dry_run)
+    if as_json:
+        say_papers(out, "mind-the-hook", not dry_run)

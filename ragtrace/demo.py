@@ -62,8 +62,8 @@ def probes(corpus: Corpus, size: Size) -> list[Probe]:
     return [probe for attack in attacks for probe in attack.probes(corpus, corpus.seed)]
 
 
-def main(out: Path, console: Console, size: Size | None = None, seed: int = 101) -> None:
-    """Runs the audit into ``out/traces.duckdb`` and prints verdicts, results and three questions to ask.
+def main(out: Path, console: Console, size: Size | None = None, seed: int = 101) -> str:
+    """Runs the audit into ``out/traces.duckdb``, prints verdicts, results and three questions; returns the run's id.
 
     :raises ModelError: the model's weights could not be had.
     :raises UsageError: the extra ``demo`` is not installed.
@@ -129,6 +129,7 @@ def main(out: Path, console: Console, size: Size | None = None, seed: int = 101)
     )
     for question in QUESTIONS:
         console.print(f'  ragtrace sql --db {database} "{question}"', soft_wrap=True, highlight=False)
+    return report.run_id
 
 
 def _corpus(size: Size, seed: int, all_arms: Sequence[audit.Arm]) -> Corpus:

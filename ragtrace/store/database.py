@@ -17,6 +17,7 @@ import duckdb
 from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
 from ragtrace.store import encryption
+from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.losses import take_losses
 from ragtrace.store.merge import merge
 
@@ -46,6 +47,13 @@ def open(database: str | Path = "traces.duckdb", *, key: str | None = None) -> d
             connection.close()
             raise
         return connection
+
+
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """An empty database in memory, with the tables and views of every other one."""
+    connection = duckdb.connect()
+    _prepare(connection, Path(":memory:"))
+    return connection
 
 
 @contextmanager
@@ -194,6 +202,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?)", [str(SCHEMA_VERSION), digest]
         )
         connection.execute("COMMIT")
+        search_for_planted(connection)
     except duckdb.Error as error:
         raise StoreError(
             f"{path} cannot take the definitions of this ragtrace ({_first_line(error)}); nothing was changed in it; "

@@ -40,15 +40,18 @@ FROM (SELECT *, unnest(map_entries(try(declared::JSON::MAP(VARCHAR, VARCHAR[])))
 -- A stage nested in another is no crossing of its own; one that failed crossed only what lies before the failure.
 -- What ran beside the request, in the same trace, on nothing in particular counts for all of it.
 CREATE OR REPLACE VIEW coverage AS
-WITH crossed AS NOT MATERIALIZED (
-    SELECT trace_id, span_id, r.request_id, unnest(CASE
-        WHEN s.stage = 'retrieval' AND s.status = 'ERROR' THEN ['query']
-        WHEN s.stage = 'retrieval' THEN ['query', 'retrieval', 'content']
-        WHEN s.stage <> 'generation' THEN []
-        WHEN (s.status = 'ERROR' OR s.attributes->>'ragtrace.stopped_early' IS NOT NULL) AND coalesce(
-            try_cast((s.attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars' AS BIGINT), 0) = 0 THEN ['prompt']
-        ELSE ['prompt', 'response'] END) AS hook
-    FROM own_spans s JOIN requests r USING (trace_id, span_id) WHERE NOT s.nested AND s.stage IS NOT NULL
+WITH passed AS NOT MATERIALIZED (  -- before any join: none has to carry the texts in the attributes
+    SELECT trace_id, span_id, CASE
+        WHEN stage = 'retrieval' AND status = 'ERROR' THEN ['query']
+        WHEN stage = 'retrieval' THEN ['query', 'retrieval', 'content']
+        WHEN stage <> 'generation' THEN []
+        WHEN (status = 'ERROR' OR attributes->>'ragtrace.stopped_early' IS NOT NULL) AND coalesce(
+            try_cast((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars' AS BIGINT), 0) = 0 THEN ['prompt']
+        ELSE ['prompt', 'response'] END AS hooks
+    FROM own_spans WHERE NOT nested AND stage IS NOT NULL
+), crossed AS NOT MATERIALIZED (
+    SELECT trace_id, span_id, r.request_id, unnest(p.hooks) AS hook
+    FROM passed p JOIN requests r USING (trace_id, span_id)
 ), met AS NOT MATERIALIZED (
     SELECT trace_id, defense, hook, unnest(CASE WHEN len(crossings) > 0 THEN crossings ELSE [span_id] END) AS span_id
     FROM effects WHERE NOT late
