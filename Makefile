@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= ragtrace-demo
+SITE ?= docs/_build
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 demo: .venv/.demo
 	$(BIN)/ragtrace demo --out $(OUT)
@@ -22,8 +23,12 @@ check: .venv/.test
 bench: .venv/.test
 	$(BIN)/python tests/benchmarks/overhead.py
 
+docs: .venv/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs $(SITE)
+	@echo "$(SITE)/index.html"
+
 clean:
-	rm -rf .venv $(OUT)
+	rm -rf .venv $(OUT) $(SITE)
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -32,6 +37,10 @@ clean:
 .venv/.demo: pyproject.toml .venv/bin/python
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[demo]'
+	touch $@
+
+.venv/.docs: pyproject.toml .venv/.demo
+	$(PIP) -e '.[docs]'
 	touch $@
 
 .venv/.test: pyproject.toml .venv/.demo

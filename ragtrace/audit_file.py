@@ -9,6 +9,7 @@
     concurrency = 4
     mode = "single_turn"         # or "multi_turn": an attack's queries are one conversation
     controls = true              # the default: membership attacks also run without retrieval and without their target
+    recommended = true           # also an arm `recommended`: the fewest of the defenses below that cover what any does
 
     [corpus]                     # a corpus of `ragtrace.corpora` with its own parameters …
     name = "synthetic_email"
@@ -24,6 +25,7 @@
     none = []
     masked = ["regex_mask"]
     noisy = [{ name = "dp_retrieval", epsilon = 1.0 }]
+    no_retrieval = ["ragtrace.controls:NoRetrieval"]     # tells apart what leaked and what the model knows by itself
 
 The factory returns what takes a query: a function, a coroutine function, or anything with ``invoke`` or ``query``.
 """
@@ -53,7 +55,10 @@ if TYPE_CHECKING:
     from ragtrace.types import Corpus, Document
 
 DEFAULT_SEED = 101
-_KEYS = ("app", "db", "capture", "seeds", "concurrency", "mode", "controls", "corpus", "attacks", "arms")
+RECOMMENDED = "recommended"
+_KEYS = (
+    "app", "db", "capture", "seeds", "concurrency", "mode", "controls", "recommended", "corpus", "attacks", "arms",
+)  # fmt: skip
 _CORPUS_KEYS = ("name", "members", "non_members", "canaries")
 
 
@@ -73,6 +78,7 @@ class AuditFile:
     members: int = 50
     non_members: int = 0
     families: tuple[str, ...] = ()
+    recommended: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,7 +118,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def read(path: Path) -> AuditFile:
-    """The audit in a TOML file.
+    """The audit in the TOML file at ``path``.
 
     :raises InputError: no such file, or no TOML. :raises UsageError: something in it that is not known.
     """
@@ -145,6 +151,14 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
     members_of = tuple(dict.fromkeys(a.probed_as for a in asked if hasattr(a, "probed_as")))
     if told.get("controls", True) is True and members_of:
         arms += [replace(arm, attacks=members_of) for arm in CONTROLS]
+    recommended = told.get("recommended", False)
+    if not isinstance(recommended, bool):
+        raise UsageError(f"{where}: recommended is {recommended!r}; expected true or false")
+    if recommended and (RECOMMENDED in [arm.name for arm in arms] or not any(arm.defenses for arm in arms)):
+        raise UsageError(
+            f"{where}: recommended = true adds an arm {RECOMMENDED!r} made of the other arms' defenses; expected some, "
+            "and no other arm of that name"
+        )
     families = corpus.pop("canaries", ())
     if not isinstance(families, list | tuple):
         raise UsageError(f"{where}: [corpus] canaries is {families!r}; expected a list of families")
@@ -173,6 +187,7 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
         members=members,
         non_members=non_members,
         families=tuple(families),
+        recommended=recommended,
         facts={"corpus": name, "app": app},
     )
 

@@ -122,6 +122,8 @@ _declared_lock = Lock()
 def declare(name: str, hooks: Iterable[Hook]) -> None:
     """Declares a defense that lives elsewhere, so that ``coverage`` can say when it did not run.
 
+    :param name: the name by which the defense's effects are recorded.
+    :param hooks: where it claims to act; declared again, hooks are added.
     :raises UsageError: for a hook that is not one of ``query, retrieval, content, prompt, response``.
     """
     wanted = tuple(hooks)

@@ -38,7 +38,7 @@ class Document:
 
 @dataclass
 class Message:
-    """One message given to a model; ``role`` is ``system``, ``user``, ``assistant`` or ``tool``, ``content`` its text."""
+    """One message for a model: ``content`` is its text, ``role`` is ``system``, ``user``, ``assistant`` or ``tool``."""
 
     role: str
     content: str

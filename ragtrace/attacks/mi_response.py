@@ -109,18 +109,26 @@ class _Feature(MIResponse):
 
 
 class _Length(_Feature):
+    """The answer's length alone."""
+
     name, features = "mi_response_length", ("length",)
 
 
 class _Keywords(_Feature):
+    """The share of the target's hardest words alone."""
+
     name, features = "mi_response_keywords", ("keywords",)
 
 
 class _Numbers(_Feature):
+    """Numbers and e-mail addresses alone."""
+
     name, features = "mi_response_numbers", ("numbers",)
 
 
 class _Entities(_Feature):
+    """Named entities alone."""
+
     name, features = "mi_response_entities", ("entities",)
 
 

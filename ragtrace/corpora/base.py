@@ -51,6 +51,7 @@ def split(name: str, seed: int, draw: Callable[[int], list[Document]], n: int, n
     says nothing about its membership, and removing it from one side only would change that side. The coins are
     flipped conditional on the two counts. The same seed gives the same corpus.
 
+    :param name: the corpus's. :param n: members. :param non_members: the others.
     :raises InputError: for counts out of range, or a pool that is too small.
     """
     _check_counts(n, non_members)

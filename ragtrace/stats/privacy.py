@@ -109,9 +109,9 @@ def canary_rank(score: float, candidates: ArrayLike) -> int:
 
 
 def exposure(rank: int, candidates: int) -> float:
-    """log₂|R| - log₂ rank, in bits from 0 to log₂|R| (Carlini et al. 1802.08232).
+    """log₂ N - log₂ rank of one canary among N candidates, in bits from 0 to log₂ N (Carlini et al. 1802.08232).
 
-    :param rank: of the canary among all candidates, 1 for the likeliest. :param candidates: |R|, the canary included.
+    :param rank: of the canary among all candidates, 1 for the likeliest. :param candidates: N, the canary included.
     """
     if not 1 <= rank <= candidates:
         raise UsageError(f"rank {rank!r} of {candidates!r} candidates, expected 1 to the number of candidates")
