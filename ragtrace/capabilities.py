@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ragtrace.errors import UsageError
 from ragtrace.inventory.battery import Battery, Capability
 from ragtrace.inventory.battery_inputs import FAMILIES, GROUPS, TEXTS
 from ragtrace.metrics.base import Metric
 from ragtrace.types import HOOKS
+
+if TYPE_CHECKING:
+    from ragtrace.defense import Defense
 
 _TYPES = {
     "EMAIL_REAL": ("email",),
@@ -152,6 +155,18 @@ def recommend(
     combos.sort(key=lambda c: sum(map(_side_effects, c)))
     gaps = [Gap(f, c, _nearest(batteries, f, c)) for f, c in needs if (f, c) not in coverable]
     return Recommendation(tuple(combos), tuple(n for n in needs if n in coverable), tuple(gaps), exact)
+
+
+def combine(batteries: Sequence[Battery], defenses: Sequence[Defense]) -> tuple[Defense, ...]:
+    """The first of the smallest combinations that together keep out of responses every family that any of them can.
+
+    :param batteries: what :func:`ragtrace.inventory.battery.battery` says of ``defenses``, in their order.
+    :return: in the order of ``defenses``; empty where none of them takes anything out.
+    """
+    everything = [f for f, specimens in TEXTS.items() if any(s.secrets for s in specimens)]
+    advice = recommend(batteries, everything)
+    chosen = advice.combinations[0] if advice.combinations else ()
+    return tuple(d for d, b in zip(defenses, batteries, strict=True) if any(b is one for one in chosen))
 
 
 def _families(protect: Iterable[str]) -> tuple[str, ...]:

@@ -15,21 +15,26 @@ import pyarrow as pa
 from ragtrace.errors import UsageError
 from ragtrace.metrics import load
 from ragtrace.metrics.base import Metric, Score
-from ragtrace.reading import Reader
+from ragtrace.reading import Reader, replications, tradeoffs
 
 if TYPE_CHECKING:
     import duckdb
 
 
 def score(
-    db: duckdb.DuckDBPyConnection, run_id: str | None = None, metrics: Iterable[Metric | str] | None = None
+    db: duckdb.DuckDBPyConnection,
+    run_id: str | None = None,
+    metrics: Iterable[Metric | str] | None = None,
+    ready: Iterable[Score] | None = None,
 ) -> int:
     """Scores one run, or all that the store holds; returns the number of results.
 
     A run's old scores and results are replaced in one transaction.
 
+    :param db: opened by ``ragtrace.open``. :param run_id: ``None``: every run that has probes.
     :param metrics: metrics, or patterns of their names (``"s2mia_*"``); ``None`` means all but those that are made
         on request only (variants, and what needs a model of its own).
+    :param ready: what :func:`target_scores` gave for all of these runs, where that was computed elsewhere.
     :raises UsageError: ``run_id`` is not in the store, a pattern that no metric has, or the extra ``audit`` is not
         installed.
     """
@@ -39,10 +44,11 @@ def score(
     wanted = [run_id] if run_id is not None else known
     chosen = _chosen(metrics)
     written = 0
+    known_scores = None if ready is None else list(ready)
     for run in wanted:
         db.execute("BEGIN")
         try:
-            written += _score_run(db, run, chosen)
+            written += _score_run(db, run, chosen, known_scores)
             db.execute("COMMIT")
         except BaseException as error:
             db.execute("ROLLBACK")
@@ -73,24 +79,47 @@ def _chosen(metrics: Iterable[Metric | str] | None) -> list[Metric]:
     return list(chosen.values())
 
 
-def _score_run(db: duckdb.DuckDBPyConnection, run: str, metrics: list[Metric]) -> int:
-    db.execute("DELETE FROM score_data WHERE run_id = ?", [run])
-    db.execute("DELETE FROM result_data WHERE run_id = ?", [run])
-    # under the view's own name, so that no metric parses every probe's JSON again
-    db.execute("CREATE TEMP TABLE probes AS SELECT * FROM probes WHERE run_id = ?", [run])
-    rows: dict[tuple[str, ...], float | None] = {}
-    scorers: dict[int, Any] = {}
+def target_scores(
+    db: duckdb.DuckDBPyConnection, run_id: str, metrics: Iterable[Metric | str] | None = None
+) -> list[Score]:
+    """The scores that depend on nothing but the traces of a target's own probes and the facts of the run.
+
+    They can be computed target by target, in any number of processes (``ragtrace.scaled``).
+    """
+    return [row for scorer in _scorers(_chosen(metrics)) if _by_target(scorer) for row in scorer.scores(db, run_id)]
+
+
+def _by_target(scorer: Any) -> bool:
+    return bool(getattr(scorer, "by_target", False))
+
+
+def _scorers(metrics: list[Metric]) -> list[Any]:
+    """What computes the metrics' scores, each once."""
+    found: dict[int, Any] = {}
     for metric in metrics:
         shared = getattr(metric, "scored_by", metric)
-        scorers |= {id(s): s for s in shared} if isinstance(shared, tuple) else {id(shared): metric}
-    for scorer in scorers.values():
-        for row in scorer.scores(db, run):  # two metrics may read the same score; it is stored once
-            rows.setdefault(_key(row), row.value)
+        found |= {id(s): s for s in shared} if isinstance(shared, tuple) else {id(shared): metric}
+    return list(found.values())
+
+
+def _score_run(db: duckdb.DuckDBPyConnection, run: str, metrics: list[Metric], ready: list[Score] | None) -> int:
+    for table in ("score_data", "result_data", "tradeoff_data", "replication_data"):
+        db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run])  # noqa: S608 (constants)
+    # under the views' own names, so that no metric parses every probe's JSON again, nor looks for entities in texts
+    for view in ("probes", "entities"):
+        db.execute(f"CREATE TEMP TABLE {view} AS SELECT * FROM {view} WHERE run_id = ?", [run])  # noqa: S608 (constants)
+    rows = {_key(row): row.value for row in ready or () if row.run_id == run}
+    for scorer in _scorers(metrics):
+        if ready is None or not _by_target(scorer):
+            for row in scorer.scores(db, run):  # two metrics may read the same score; it is stored once
+                rows.setdefault(_key(row), row.value)
     _insert(db, "score_data", [(*key, value) for key, value in rows.items()])
     found = [(metric, result) for metric in metrics for result in metric.results(db, run)]
     reader = Reader(db, run, [result for _, result in found])
     _insert(db, "result_data", [reader.row(metric, result) for metric, result in found])
-    db.execute("DROP TABLE temp.probes")
+    _insert(db, "replication_data", list(replications(db, run, found)))
+    _insert(db, "tradeoff_data", list(tradeoffs(db, run)))
+    db.execute("DROP TABLE temp.probes; DROP TABLE temp.entities")
     return len(found)
 
 

@@ -22,7 +22,8 @@ CREATE TABLE canary_hits (trace_id TEXT, span_id TEXT, canary TEXT, family TEXT,
 CREATE TABLE documents (trace_id TEXT, span_id TEXT, stage TEXT, phase TEXT, rank INT, document_id TEXT, content TEXT);
 CREATE TABLE spans (trace_id TEXT, span_id TEXT, attributes JSON);
 CREATE TABLE canaries (run_id TEXT, canary TEXT, family TEXT, document_id TEXT);
-CREATE TABLE entities (trace_id TEXT, span_id TEXT, type TEXT, text TEXT, in_query BOOL, in_documents BOOL);
+CREATE TABLE entities (trace_id TEXT, span_id TEXT, type TEXT, text TEXT, in_query BOOL, in_documents BOOL,
+    in_control BOOL);
 CREATE TABLE score_data (run_id TEXT, probe_id TEXT, arm TEXT, attack TEXT, metric TEXT, value DOUBLE);
 CREATE VIEW scores AS FROM score_data;
 """

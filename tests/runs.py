@@ -46,6 +46,7 @@ class Run:
         kept: Sequence[tuple[str, str]] | None = None,
         corpus: str = "c",
         earlier: Sequence[str] = (),
+        seed: int = 1,
         **changes: Any,
     ) -> None:
         """One request. ``acts`` are (defense, hook) that changed something.
@@ -53,7 +54,7 @@ class Run:
         ``response`` is ``None`` where the model failed; ``earlier`` is what it said in calls before the last.
         """
         who = {a.RUN_ID: "r", a.PROBE_ID: probe, a.ARM: arm, a.CAPTURE: "full"}
-        asked = {"attack": attack, "corpus": corpus, "seed": 1, "query": query}
+        asked = {"attack": attack, "corpus": corpus, "seed": seed, "query": query}
         kept_rows = None if kept is None else [{"id": i, "hash": digest(t), "content": t} for i, t in kept]
         entries = [effect(d, h, text_changed=True, **changes) for d, h in acts]
         early = [e for e in entries if e["hook"] in ("query", "retrieval", "content")]

@@ -219,6 +219,71 @@ def test_many_turns_are_one_conversation_a_seed_and_attack(tracing: Any, concurr
     assert [q for q in order if q.startswith("canary")] == ["canary 0", "canary 1", "canary 2"]
 
 
+class Turn(Defense):
+    """Says how many requests of the conversation it has seen, as a budget would."""
+
+    name = "turn"
+
+    def __init__(self) -> None:
+        self.seen: dict[str | None, int] = {}
+
+    def on_response(self, query: str, documents: list[Any], response: str) -> str:
+        from ragtrace.record.scope import conversation_id
+
+        id = conversation_id()
+        self.seen[id] = self.seen.get(id, 0) + 1
+        return f"turn {self.seen[id]}"
+
+
+@pytest.mark.parametrize("mode", ["single_turn", "multi_turn"])
+def test_a_conversation_cut_in_two_is_held_again_from_its_beginning(tmp_path: Path, tracing: Any, mode: Any) -> None:
+    """A defense that keeps a budget has forgotten, after the interruption, what the first half spent of it."""
+    chain, calls = lcel(), 0
+
+    def until_stopped(query: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 6:
+            raise KeyboardInterrupt
+        chain.invoke(query)
+
+    sent = [Probe(f"{a}-{i}", a, f"{a} {i}") for a in ("canary", "benign") for i in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        audit.run(until_stopped, [audit.Arm("t", (Turn(),))], sent, tracing=tracing, mode=mode)
+    tracing.flush()
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        [(run,)] = db.execute("SELECT DISTINCT run_id FROM probes").fetchall()
+        before = audit.done(db, run)
+    report = audit.run(chain.invoke, [audit.Arm("t", (Turn(),))], sent, tracing=tracing, resume=before, mode=mode)
+    # 4 of canary and 1 of benign were answered: the former is whole, the latter begins again where turns count
+    assert (report.skipped, report.asked) == ((5, 3) if mode == "single_turn" else (4, 4))
+    last = dict(asked(
+        tmp_path,
+        "SELECT probe_id, max_by(response, start_time) FROM generations WHERE probe_id IS NOT NULL GROUP BY probe_id",
+    ))  # fmt: skip
+    turns = [1, 1, 1, 1] if mode == "single_turn" else [1, 2, 3, 4]
+    assert last == {f"{a}-{i}": f"turn {turns[i]}" for a in ("canary", "benign") for i in range(4)}
+
+
+def test_an_arm_with_a_request_that_failed_has_not_come_to_its_end(tmp_path: Path, tracing: Any) -> None:
+    chain = lcel()
+
+    def app(query: str) -> None:
+        if query == "question 1":
+            with ragtrace.retrieval(query):
+                raise ConnectionError
+        chain.invoke(query)
+
+    report = audit.run(app, [ARMS[0], audit.Arm("other", attacks=())], probes(2), tracing=tracing)
+    tracing.flush()
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        assert audit.done(db, report.run_id).finished == {"other"}
+    audit.run(chain.invoke, ARMS[:1], probes(2), tracing=tracing, resume=audit.Done(report.run_id))
+    tracing.flush()
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        assert audit.done(db, report.run_id).finished == {"none", "other"}
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [

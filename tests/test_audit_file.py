@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import ragtrace
 from ragtrace import audit_file
+from ragtrace.auditing import conduct
 from ragtrace.cli import app as cli
 from ragtrace.defenses import DPRetrieval, RegexMask
 from ragtrace.errors import InputError, UsageError
@@ -199,3 +201,37 @@ def test_what_takes_a_query(method: str) -> None:
 def test_controls_can_be_left_out(here: Path) -> None:
     (here / "audit.toml").write_text(AUDIT.replace("concurrency = 2", "controls = false"))
     assert len(audit_file.read(here / "audit.toml").arms) == 4
+
+
+def test_the_recommended_combination_is_an_arm_of_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """House answers nothing at all, so it alone covers everything; without it two are needed, or one that is there."""
+    told = {
+        "app": "the_app:make", "db": "out.duckdb", "corpus": {"name": "synthetic_email", "members": 6},
+        "attacks": {"prompt_stealing": {"count": 2}}, "recommended": True,
+    }  # fmt: skip
+    arms = {"none": [], "masked": ["regex_mask"], "names": ["entity_substitution"]}
+    run = conduct(audit_file.made(told | {"arms": arms}), Console())
+    assert "recommended: regex_mask + entity_substitution, an arm of its own" in capsys.readouterr().out
+    with ragtrace.open("out.duckdb") as db:
+        found = dict(db.execute("SELECT DISTINCT arm, defense FROM results WHERE run_id = ?", [run]).fetchall())
+        kept = db.execute("SELECT DISTINCT defense FROM capabilities ORDER BY ALL").fetchall()
+    assert found == {
+        "none": None, "masked": "regex_mask", "names": "entity_substitution",
+        "recommended": "regex_mask+entity_substitution",
+    }  # fmt: skip
+    assert kept == [("entity_substitution",), ("regex_mask",)]
+
+    conduct(audit_file.made(told | {"arms": arms | {"both": ["the_app:House"]}}), Console())
+    assert "recommended: house, which is the arm both" in capsys.readouterr().out
+
+
+def test_nothing_to_recommend(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = {
+        "app": "the_app:make", "attacks": {"prompt_stealing": {"count": 1}}, "recommended": True,
+        "corpus": {"name": "synthetic_email", "members": 6},
+    }  # fmt: skip
+    conduct(audit_file.made(told | {"db": "x.duckdb", "arms": {"none": [], "noisy": ["dp_retrieval"]}}), Console())
+    assert "none of the defenses takes anything out of a response" in capsys.readouterr().out
+    for wrong in ({"arms": {"none": []}}, {"arms": {"none": [], "recommended": ["regex_mask"]}}, {"recommended": 3}):
+        with pytest.raises(UsageError, match="recommended"):
+            audit_file.made(told | {"arms": {"none": [], "masked": ["regex_mask"]}} | wrong)

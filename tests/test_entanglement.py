@@ -177,7 +177,7 @@ def test_refused_where_the_baseline_recovered_too_few(tmp_path_factory: pytest.T
     p = float(fisher_exact([[recovered, 6 - recovered], [0, 6]], alternative="greater").pvalue)
     assert (certified == "yes") is (p < 0.05)
     assert f"Fisher one-sided p = {p:.2g}" in str(why)
-    assert ("cannot certify" in str(why)) is (p >= 0.05)
+    assert ("not assessable" in str(why)) is (p >= 0.05)
 
 
 def test_one_canary_that_came_out_is_enough_to_refuse(bench: Bench) -> None:
@@ -212,7 +212,7 @@ def test_what_the_defense_did_not_do_to_the_text_is_not_certified(bench: Bench, 
 
 def test_without_canaries_of_the_family_nothing_is_certified(bench: Bench) -> None:
     found = _certified(bench, [" ".join(EMAILS)], ["x"], planted=PLANTED[-1:])
-    assert found["nel_email"] == (None, "cannot certify: the run planted no email canaries")
+    assert found["nel_email"] == (None, "not assessable: the run planted no email canaries")
 
 
 def test_two_corpora_in_one_run(bench: Bench) -> None:
@@ -220,7 +220,7 @@ def test_two_corpora_in_one_run(bench: Bench) -> None:
     for corpus in ("c", "d"):
         run.ask("none", corpus, " ".join(EMAILS), corpus=corpus)
         run.ask("d", corpus, "x", [("d", "response")], corpus=corpus)
-    assert _nel(run)["nel_email"][2:] == [None, "cannot certify: canary probes of 2 corpora, of one are needed"]
+    assert _nel(run)["nel_email"][2:] == [None, "not assessable: canary probes of 2 corpora, of one are needed"]
 
 
 @pytest.mark.parametrize("planted, constants, word", [
@@ -250,4 +250,4 @@ def test_the_paper(bench: Bench) -> None:
     found = _nel(run)
     assert found["nel_email"][2] == "yes" and "p = 4.1e-19" in str(found["nel_email"][3])  # papers.md: checked there
     assert found["nel_email"][0] == found["nel_person"][0] == "entangled"
-    assert found["nel_person"][2:] == [None, "cannot certify: the run planted no person canaries"]
+    assert found["nel_person"][2:] == [None, "not assessable: the run planted no person canaries"]

@@ -138,7 +138,8 @@ def test_entity_leakage(store: Store) -> None:
     store.answer("p1", "mute", "canary", None)
     found = store.run("nel_strict", "nel_email", "nel_person")
     strict = found["nel_strict", "none", "canary"]
-    assert (strict.value, strict.n, strict.reason) == (1.0, 2, "1 of 3 probes have no score")
+    assert (strict.value, strict.n) == (1.0, 2)
+    assert strict.reason == "1 of 3 probes have no score; 1 echoes of the query left out"
     assert found["nel_email", "none", "canary"].value == found["nel_person", "none", "canary"].value == 0.5
     assert store.scores("nel_strict") == {
         ("none", "p1"): 2, ("none", "p2"): 0, ("none", "p3"): None, ("mute", "p1"): None,

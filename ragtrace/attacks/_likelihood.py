@@ -74,9 +74,13 @@ class Likelihoods:
 
 
 class LikelihoodAttack(MembershipAttack):
-    """Subclass it with a ``name``, a ``card``, ``needs`` and :meth:`value`."""
+    """Subclass it with a ``name``, a ``card``, ``needs`` and :meth:`value`.
+
+    :param condition: ``context`` scores the target after what the app's model was given, ``alone`` without it.
+    """
 
     asks = ASKS
+    by_target = False  # it reads the stored likelihoods, which are no traces
     needs: ClassVar[tuple[str, ...]] = ("text",)
     """Keys of :data:`KINDS`."""
     hint: ClassVar[str] = ""

@@ -44,6 +44,8 @@ class MembershipAttack(ABC):
     """Why answers may give no score, and the fix: said where no target of an arm has one."""
     on_request: bool = False
     """Whether its metrics are computed only if they are named."""
+    by_target: bool = True
+    """Whether a target's score needs no more than its own answers, in all arms; see ``ragtrace.metrics.base``."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = check_count(count)

@@ -187,6 +187,7 @@ class TargetMetric(Membership):
         super().__init__(f"{attack.name}_{statistic.name}", statistic)
         self.attack, self.scored_by = attack.probed_as, attack
         self.on_request = attack.on_request
+        self.by_target = attack.by_target
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
         """One score a target and arm, under the id of the target's first probe."""

@@ -189,8 +189,27 @@ def score(run_id: str, attack: str, metric: str, answer: Answer | Target, value:
     return Score(run_id, answer.probe_id, answer.arm, attack, metric, finite)
 
 
-def mean_result(run_id: str, metric: str, cell: Cell, parameters: dict[str, object] | None = None) -> Result:
-    """The mean score of a cell with a bootstrap interval over its probes."""
+def indexed(db: duckdb.DuckDBPyConnection, run_id: str) -> dict[int | None, int]:
+    """Seed → number of indexed documents, from the run's manifest; ``None`` where that names no seed."""
+    rows = db.execute(
+        "SELECT attributes->>'ragtrace.run' FROM spans WHERE (attributes->>'ragtrace.run_id') = ? "
+        "AND (attributes->>'ragtrace.run') IS NOT NULL",
+        [run_id],
+    ).fetchall()
+    found: dict[int | None, int] = {}
+    for (text,) in rows:
+        told: dict[str, Any] = json.loads(text)
+        members, seed = told.get("members"), told.get("seed")
+        count = len(members) if isinstance(members, list) else members
+        if isinstance(count, int) and not isinstance(count, bool) and count > 0:
+            found[seed if isinstance(seed, int) else None] = count
+    return found
+
+
+def mean_result(
+    run_id: str, metric: str, cell: Cell, parameters: dict[str, object] | None = None, told: Iterable[str | None] = ()
+) -> Result:
+    """The mean score of a cell with a bootstrap interval over its probes; ``told`` is said in the reason too."""
     from ragtrace import stats
 
     values = [r.value for r in cell.scored]
@@ -207,5 +226,6 @@ def mean_result(run_id: str, metric: str, cell: Cell, parameters: dict[str, obje
         [
             cell.missing(),
             "all probes score the same, so they give no interval" if interval.low is None else None,
+            *told,
         ],
     )

@@ -35,6 +35,7 @@ def remaining(target: str, query: str) -> str:
 class Feature:
     """A stored score of every target; ``sign`` is -1 where members are expected to score low."""
 
+    by_target = True
     needs: str | None = None
     """What is not installed and therefore leaves all scores out."""
 

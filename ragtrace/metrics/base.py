@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     import duckdb
 
     from ragtrace.types import Channel, Hook
+
+
+Resamples = Literal["probes", "documents"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Metric(Protocol):
       counts or leaves out these is ``entangled`` with it.
     - ``certified_by``: the canary families that decide instead of it.
     - ``membership``: true where it infers membership; it is then read beside the blind baseline.
+    - ``resamples``: what its interval speaks of, other ``probes`` to the same documents (else), or other ``documents``;
+      those of membership metrics always resample documents. ``over_documents(db, run_id)`` gives a second interval,
+      by (arm, attack, corpus), of a metric whose own resamples probes.
+    - ``by_target``: true where a probe's score depends on nothing but the traces of its own target's probes, in all
+      arms, and on what the run says of itself; such scores can be computed on many machines (``ragtrace.scaled``).
     - ``on_request``: true where it is computed only if it is named (``ragtrace score --metric``): variants, and what
       needs a model of its own.
     - ``scored_by``: what several metrics share where their :meth:`scores` are the same; they are computed once. A

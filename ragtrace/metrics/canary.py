@@ -22,6 +22,7 @@ from ragtrace.metrics.base import Result, Score
 if TYPE_CHECKING:
     import duckdb
 
+    from ragtrace.metrics.base import Resamples
     from ragtrace.types import Channel, Hook
 
 HITS = """
@@ -41,7 +42,9 @@ class CanaryRecovery:
     """
 
     channel: Channel = "response"
+    by_target = True
     moved_by: tuple[Hook, ...] = ("content", "response")
+    resamples: Resamples = "documents"
 
     def __init__(self, name: str, attack: str, family: str | None = None) -> None:
         self.name = name

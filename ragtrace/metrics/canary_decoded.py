@@ -26,6 +26,7 @@ from ragtrace.metrics.base import Result, Score
 if TYPE_CHECKING:
     import duckdb
 
+    from ragtrace.metrics.base import Resamples
     from ragtrace.types import Channel, Hook
 
 
@@ -45,7 +46,9 @@ class DecodedRecovery:
 
     name = "canary_recovery_decoded"
     channel: Channel = "response"
+    by_target = True
     moved_by: tuple[Hook, ...] = ("content", "response")
+    resamples: Resamples = "documents"
     observes = "which planted canaries can be read out of the responses, decoded as the probe asked for them"
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:

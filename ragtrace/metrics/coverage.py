@@ -14,20 +14,19 @@ retrieved for such probes in any arm, which makes the share an upper estimate; t
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ragtrace.metrics._read import ANSWERS, cells
+from ragtrace.metrics._read import ANSWERS, cells, indexed
 from ragtrace.metrics.base import Score
 
 if TYPE_CHECKING:
     import duckdb
 
     from ragtrace.metrics._read import Cell
-    from ragtrace.metrics.base import Result
+    from ragtrace.metrics.base import Resamples, Result
     from ragtrace.types import Channel, Hook
 
 RUN = 20
@@ -42,6 +41,7 @@ class ExtractionCoverage:
     name = "extraction_coverage"
     channel: Channel = "response"
     moved_by: tuple[Hook, ...] = ("query", "retrieval", "content", "prompt", "response")
+    resamples: Resamples = "documents"
     observes = f"of which indexed documents {RUN} words in a row, or half of all, stand in the responses"
 
     def scores(self, db: duckdb.DuckDBPyConnection, run_id: str) -> list[Score]:
@@ -156,7 +156,7 @@ class _Shelf:
                 self._lengths.add(length := min(RUN, len(found)))
                 for one in _runs(found, length):
                     self._by_run[one].add(content)
-        self._members = _manifest(db, run_id)
+        self._members = indexed(db, run_id)
 
     def told(self, seed: int) -> bool:
         """Whether the manifest says how many documents are indexed."""
@@ -186,23 +186,6 @@ class _Shelf:
                 if held < RECALL <= rouge_l_recall(content, probe.response or ""):
                     found.add(content)
         return found
-
-
-def _manifest(db: duckdb.DuckDBPyConnection, run_id: str) -> dict[int | None, int]:
-    """Seed → number of indexed documents; ``None`` where a manifest names no seed."""
-    rows = db.execute(
-        "SELECT attributes->>'ragtrace.run' FROM spans WHERE (attributes->>'ragtrace.run_id') = ? "
-        "AND (attributes->>'ragtrace.run') IS NOT NULL",
-        [run_id],
-    ).fetchall()
-    found: dict[int | None, int] = {}
-    for (text,) in rows:
-        told: dict[str, Any] = json.loads(text)
-        members, seed = told.get("members"), told.get("seed")
-        count = len(members) if isinstance(members, list) else members
-        if isinstance(count, int) and not isinstance(count, bool) and count > 0:
-            found[seed if isinstance(seed, int) else None] = count
-    return found
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ class Utility(ABC):
 
     name: str
     channel: Channel = "response"
+    by_target = True
     moved_by: tuple[Hook, ...] = HOOKS
     observes: str
     share = False

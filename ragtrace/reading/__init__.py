@@ -1,5 +1,7 @@
-"""May this number be read? Each result with its verdict, the reason in words, and what the canaries say of it."""
+"""May this number be read, would it come out again, and what does the defense trade? All of it from the store."""
 
 from ragtrace.reading.judge import Reader
+from ragtrace.reading.replication import replications
+from ragtrace.reading.tradeoffs import tradeoffs
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "replications", "tradeoffs"]

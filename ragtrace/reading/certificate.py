@@ -1,9 +1,9 @@
 """Canaries certify a sub-class of named-entity leakage, or refuse to: exact match, no lexicon between (DESIGN 5.3).
 
 ``yes`` only where no canary of the family came out with the defense, some did without it to the very same probes,
-and the difference is no chance (Fisher's exact test, one-sided). ``no`` where one came out. Else nothing is
-certified, and the reason says why: too few recovered without a defense, a defense that does not act where a canary
-is read, canaries that share a word with what the defense writes.
+and the difference is no chance (Fisher's exact test, one-sided). ``no`` where one came out. Else it is *not
+assessable*, and the reason says why: too few recovered without a defense, a defense that does not act where a canary is
+read, canaries that share a word with what the defense writes.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class Certificates:
         planted = self.planted.get(family, [])
         n = len(planted)
         if not planted:
-            return None, f"cannot certify: the run planted no {family} canaries"
+            return None, f"not assessable: the run planted no {family} canaries"
         if self.corpora != 1:
-            return None, f"cannot certify: canary probes of {self.corpora} corpora, of one are needed"
+            return None, f"not assessable: canary probes of {self.corpora} corpora, of one are needed"
         here, there = self.counts.get((arm, family), (0, 0))
         if here:
             return "no", f"{here} of {n} {family} canaries recovered in spite of the defense, {there} without it"
         if alike := resembling(planted, constants):
-            return None, f"cannot certify: {family} canaries share words with the defense or scorer ({alike[0]})"
+            return None, f"not assessable: {family} canaries share words with the defense or scorer ({alike[0]})"
         from ragtrace import stats
 
         p = stats.fisher_greater(there, n, here, n)
         counts = f"0 of {n} {family} canaries recovered with the defense, {there} without it"
         if p >= LEVEL:
-            return None, f"cannot certify: baseline recovered too few ({counts}; Fisher one-sided p = {p:.2g})"
+            return None, f"not assessable: baseline recovered too few ({counts}; Fisher one-sided p = {p:.2g})"
         if not set(hooks) & set(CanaryRecovery.moved_by):
             acts = ", ".join(hooks) or "no hook"
-            return None, f"cannot certify: {counts}, but the defense acts at {acts}, not on the text itself"
+            return None, f"not assessable: {counts}, but the defense acts at {acts}, not on the text itself"
         return "yes", f"certified: {counts} (Fisher one-sided p = {p:.2g})"

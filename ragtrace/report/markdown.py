@@ -19,6 +19,7 @@ _NAME = 100
 def render(report: Report) -> str:
     """The whole report as text."""
     parts = [f"# Privacy defenses of {said(report.database)}", "", *_verdicts(report), *_results(report)]
+    parts += [*_tradeoffs(report), *_replications(report)]
     if report.sections["losses"]:
         parts += ["", "## What is missing", "", f"{report.facts['lost']} spans are lost."]
     parts += ["", *(f"- {name}: left out: {why}" for name, why in report.missing.items())]
@@ -67,6 +68,64 @@ def _results(report: Report) -> list[str]:
     if not report.sections["results"]:
         lines.append(f"Nothing to show: {report.missing['results']}.")
     return lines
+
+
+def _tradeoffs(report: Report) -> list[str]:
+    """For every run and arm what it lowers and raises; a row without a direction shows no difference."""
+    found = report.sections["tradeoffs"]
+    if not found:
+        return []
+    several = len({row["run_id"] for row in found}) > 1
+    head = (*(["run"] if several else []),
+            "arm", "what", "channel", "without", "with", "change", "difference", "direction", "reading")  # fmt: skip
+    lines = ["", "## What does each defense trade?", ""]
+    flagged = dict.fromkeys((r["run_id"], r["arm"], r["channel"]) for r in found if r["trade_off"])
+    for run, arm, channel in flagged:
+        own = [r for r in found if (r["run_id"], r["arm"], r["channel"]) == (run, arm, channel) and r["trade_off"]]
+        told = (f"{verb} {', '.join(dict.fromkeys(said(r['type']) for r in own if r['direction'] == verb))}"
+                for verb in ("lowers", "raises"))  # fmt: skip
+        lines.append(f"- **trade-off**: {said(arm)} {' and '.join(told)} in the {said(channel)} channel")
+    rows = (
+        (*([said(r["run_id"])] if several else []), said(r["arm"]), f"{said(r['kind'])} {said(r['type'])}",
+         said(r["channel"]), number(r["before"]), number(r["after"]), _share(r),
+         f"{r['difference']:+.2f} ({interval(r)})", said(r["direction"] or "no difference shown"),
+         said(", ".join(filter(None, (r["interpretable"], r["certified"] and f"certified: {r['certified']}")))))
+        for r in found
+    )  # fmt: skip
+    return [*lines, "", *_table(head, rows)]
+
+
+def _share(row: dict[str, Any]) -> str:
+    if row["change"] is None:
+        return "nothing before"
+    ends = "" if row["change_low"] is None else f" ({100 * row['change_low']:+.0f} to {100 * row['change_high']:+.0f})"
+    return f"{100 * row['change']:+.0f} %{ends}"
+
+
+def _replications(report: Report) -> list[str]:
+    """One seed is said once; with more, each number with its intervals and what it may be called."""
+    found = report.sections["replications"]
+    if not found:
+        return []
+    lines = ["", "## Would the numbers come out again?", ""]
+    several = [r for r in found if len(r["seeds"]) > 1]
+    if len(several) < len(found):
+        lines.append(f"{len(found) - len(several)} numbers rest on one seed: a case study, no findings.")
+    lines += [
+        f"- {said(arm)} answers as {said(other)} throughout ({said(attack)}): one observation, not two"
+        for arm, other, attack in dict.fromkeys((r["arm"], r["repeats"], r["attack"]) for r in found if r["repeats"])
+    ]
+    if not several:
+        return lines
+    ends = ("within", "between", "document")
+    rows = (
+        (said(r["run_id"]), f"{said(r['metric'])} ({said(r['attack'])})", said(r["arm"]), number(r["value"]),
+         *(interval({"ci_low": r[f"{e}_low"], "ci_high": r[f"{e}_high"]}) for e in ends),
+         f"{r['replicates']} of {len(r['seeds'])}", said(r["standing"]))
+        for r in several
+    )  # fmt: skip
+    head = ("run", "metric", "arm", "number", "within the run", "between seeds", "over documents", "seeds", "standing")
+    return [*lines, "", *_table(head, rows)]
 
 
 def _cell(row: dict[str, Any] | None) -> str:

@@ -7,11 +7,13 @@ and check the latter against published values. Where the data give no number the
 
 Areas: :func:`auc`, :func:`auc_difference`. Thresholds: :func:`tpr_at_fpr`, :func:`fit_threshold`,
 :func:`operating_point`. Counts: :func:`clopper_pearson`, :func:`fisher_greater`, :func:`boschloo_greater`,
-:func:`seed_permutation`, :func:`holm`. Privacy: :func:`epsilon_lower_bound`, :func:`one_run_epsilon`, :func:`exposure`.
+:func:`seed_permutation`, :func:`holm`. Arms: :func:`paired_change`. Privacy: :func:`epsilon_lower_bound`,
+:func:`one_run_epsilon`, :func:`exposure`.
 """
 
 from ragtrace.stats.areas import by_class, mean_statistic, pr_auc, roc_auc
 from ragtrace.stats.estimates import auc, auc_difference, auc_interval
+from ragtrace.stats.paired import LEAST_DIFFERING, Change, paired_change
 from ragtrace.stats.privacy import (
     EpsilonBound,
     canary_rank,
@@ -40,7 +42,9 @@ from ragtrace.stats.thresholds import (
 )
 
 __all__ = [
+    "LEAST_DIFFERING",
     "RESAMPLES",
+    "Change",
     "EpsilonBound",
     "Estimate",
     "Interval",
@@ -65,6 +69,7 @@ __all__ = [
     "one_run_guesses",
     "one_run_p",
     "operating_point",
+    "paired_change",
     "pr_auc",
     "roc_auc",
     "seed_permutation",

@@ -127,7 +127,7 @@ class Documents:
         """
         if self.cluster_of_row is None:
             alone = without_each()
-            return [_moves(alone[..., stratum]) for stratum in self.strata]
+            return [moves(alone[..., stratum]) for stratum in self.strata]
         rng = np.random.default_rng(0)
         result = []
         for stratum in self.strata:
@@ -138,11 +138,12 @@ class Documents:
                 weights = np.ones((len(part), self.count))
                 weights[:, stratum] = blocks != part[:, None]
                 without.append(statistic(weights[:, self.cluster_of_row]))
-            result.append(_moves(np.concatenate(without, axis=-1)))
+            result.append(moves(np.concatenate(without, axis=-1)))
         return result
 
 
-def _moves(without: Floats) -> Floats:
+def moves(without: Floats) -> Floats:
+    """Jackknife influences, from the statistic without each row (or block) of a stratum."""
     k = without.shape[-1]
     return np.asarray((k - 1) / k * (without.mean(axis=-1, keepdims=True) - without), dtype=np.float64)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
+from ragtrace.store.canary_search import search_for_planted
 
 if TYPE_CHECKING:
     import duckdb
@@ -54,6 +55,14 @@ DELETE FROM score_data s USING going_probes p
 WHERE s.run_id = p.run_id AND s.probe_id = p.probe_id AND s.arm IS NOT DISTINCT FROM p.arm
 """
 _RESULTS = "DELETE FROM result_data WHERE run_id IN (SELECT run_id FROM going_probes)"
+_DERIVED = (
+    "DELETE FROM tradeoff_data WHERE run_id IN (SELECT run_id FROM going_probes)",
+    "DELETE FROM replication_data WHERE run_id IN (SELECT run_id FROM going_probes)",
+)
+_ALARMS = (  # of others only the example goes: else they would be raised again
+    "DELETE FROM alarm_data WHERE kind = 'canary' AND trace_id IN (SELECT trace_id FROM going)",
+    "UPDATE alarm_data SET trace_id = NULL WHERE trace_id IN (SELECT trace_id FROM going)",
+)
 _ENTITIES = "DELETE FROM entity_data WHERE trace_id IN (SELECT trace_id FROM going)"
 _SPANS = "DELETE FROM span_data WHERE trace_id IN (SELECT trace_id FROM going)"
 
@@ -102,6 +111,8 @@ def _remove(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str,
         if numbers_too:
             connection.execute(_SCORES)
             [(results,)] = connection.execute(_RESULTS).fetchall()
+            for derived in (*_DERIVED, *_ALARMS):
+                connection.execute(derived)
         connection.execute(_ENTITIES)
         [(spans,)] = connection.execute(_SPANS).fetchall()
         connection.execute("DROP TABLE going")
@@ -110,4 +121,5 @@ def _remove(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str,
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+    search_for_planted(connection)  # so that no canary of a run that is gone stays in the file
     return Removed(traces, spans, results)

@@ -96,6 +96,55 @@ COMMENT ON COLUMN result_data.path_of_effect IS 'retrieval (query, retrieval, co
 COMMENT ON COLUMN result_data.certified IS 'For entity leakage: yes or no, by canaries; NULL where they decide nothing.';
 COMMENT ON COLUMN result_data.certificate IS 'Why, with the counts and the test.';
 
+CREATE TABLE IF NOT EXISTS tradeoff_data (
+    run_id VARCHAR, arm VARCHAR, attack VARCHAR, corpus VARCHAR, channel VARCHAR, kind VARCHAR, type VARCHAR,
+    metric VARCHAR, before DOUBLE, after DOUBLE, difference DOUBLE, ci_low DOUBLE, ci_high DOUBLE, change DOUBLE,
+    change_low DOUBLE, change_high DOUBLE, n BIGINT, differing BIGINT, direction VARCHAR, note VARCHAR
+);
+COMMENT ON TABLE tradeoff_data IS 'Leakage of each entity type and canary family with an arm''s defenses against that without, pair by pair.';
+COMMENT ON COLUMN tradeoff_data.run_id IS 'Audit run.';
+COMMENT ON COLUMN tradeoff_data.arm IS 'Which defenses were on.';
+COMMENT ON COLUMN tradeoff_data.attack IS 'Attack whose probes were compared.';
+COMMENT ON COLUMN tradeoff_data.corpus IS 'Corpus under attack.';
+COMMENT ON COLUMN tradeoff_data.channel IS 'Where it was looked for.';
+COMMENT ON COLUMN tradeoff_data.kind IS 'entity or canary.';
+COMMENT ON COLUMN tradeoff_data.type IS 'Entity type, or canary family.';
+COMMENT ON COLUMN tradeoff_data.metric IS 'The metric of the same thing in result_data, where there is one.';
+COMMENT ON COLUMN tradeoff_data.before IS 'Without the defenses: entities a response, or share of canaries.';
+COMMENT ON COLUMN tradeoff_data.after IS 'With them.';
+COMMENT ON COLUMN tradeoff_data.difference IS 'after - before.';
+COMMENT ON COLUMN tradeoff_data.ci_low IS 'Lower end of its paired 95 % interval.';
+COMMENT ON COLUMN tradeoff_data.ci_high IS 'Upper end.';
+COMMENT ON COLUMN tradeoff_data.change IS 'difference / before; NULL where nothing leaked before.';
+COMMENT ON COLUMN tradeoff_data.change_low IS 'Lower end of its paired 95 % interval.';
+COMMENT ON COLUMN tradeoff_data.change_high IS 'Upper end.';
+COMMENT ON COLUMN tradeoff_data.n IS 'Pairs: probes answered in both arms, or canaries planted.';
+COMMENT ON COLUMN tradeoff_data.differing IS 'Pairs that differ.';
+COMMENT ON COLUMN tradeoff_data.direction IS 'lowers or raises; NULL where no difference is shown.';
+COMMENT ON COLUMN tradeoff_data.note IS 'Why an interval or direction is missing.';
+
+CREATE TABLE IF NOT EXISTS replication_data (
+    run_id VARCHAR, arm VARCHAR, attack VARCHAR, corpus VARCHAR, metric VARCHAR, seeds BIGINT[], seed_values DOUBLE[],
+    replicates BIGINT, within_low DOUBLE, within_high DOUBLE, between_low DOUBLE, between_high DOUBLE,
+    document_low DOUBLE, document_high DOUBLE, repeats VARCHAR
+);
+COMMENT ON TABLE replication_data IS 'Each result by seed, with its three intervals.';
+COMMENT ON COLUMN replication_data.run_id IS 'Audit run.';
+COMMENT ON COLUMN replication_data.arm IS 'Which defenses were on.';
+COMMENT ON COLUMN replication_data.attack IS 'Attack whose probes were scored.';
+COMMENT ON COLUMN replication_data.corpus IS 'Corpus under attack.';
+COMMENT ON COLUMN replication_data.metric IS 'Name of the metric.';
+COMMENT ON COLUMN replication_data.seeds IS 'Seeds that have a number of their own; empty where the run has one seed.';
+COMMENT ON COLUMN replication_data.seed_values IS 'These numbers.';
+COMMENT ON COLUMN replication_data.replicates IS 'How many of these seeds repeat no earlier one.';
+COMMENT ON COLUMN replication_data.within_low IS 'Lower end of the interval over probes.';
+COMMENT ON COLUMN replication_data.within_high IS 'Upper end.';
+COMMENT ON COLUMN replication_data.between_low IS 'Lower end of the interval over seeds.';
+COMMENT ON COLUMN replication_data.between_high IS 'Upper end.';
+COMMENT ON COLUMN replication_data.document_low IS 'Lower end of the interval over documents.';
+COMMENT ON COLUMN replication_data.document_high IS 'Upper end.';
+COMMENT ON COLUMN replication_data.repeats IS 'Another arm whose every answer is the same.';
+
 CREATE TABLE IF NOT EXISTS inventory_data (
     defense VARCHAR, kind VARCHAR, hook VARCHAR, status VARCHAR, file VARCHAR, line BIGINT, reason VARCHAR
 );
@@ -163,3 +212,35 @@ COMMENT ON COLUMN loss_data.written IS 'Of these, in segments.';
 COMMENT ON COLUMN loss_data.dropped IS 'Of these, dropped because too many waited.';
 COMMENT ON COLUMN loss_data.failed IS 'Of these, not written because the disk refused.';
 COMMENT ON COLUMN loss_data.rotated IS 'Of the written ones, removed before anybody merged them, to keep the spool''s limit.';
+
+CREATE TABLE IF NOT EXISTS alarm_data (
+    kind VARCHAR, key VARCHAR, subject VARCHAR, message VARCHAR, trace_id VARCHAR, seen_at TIMESTAMP,
+    raised_at TIMESTAMP, sent BOOLEAN
+);
+COMMENT ON TABLE alarm_data IS 'What ragtrace watch raised; each (kind, key) once, ever.';
+COMMENT ON COLUMN alarm_data.kind IS 'Name of the alarm, as its file in ragtrace/watching/alarms.';
+COMMENT ON COLUMN alarm_data.key IS 'What it is about: the same is not raised again.';
+COMMENT ON COLUMN alarm_data.subject IS 'Defense and hook, canary, or service.';
+COMMENT ON COLUMN alarm_data.message IS 'What was found.';
+COMMENT ON COLUMN alarm_data.trace_id IS 'A trace that shows it; NULL where none does.';
+COMMENT ON COLUMN alarm_data.seen_at IS 'When it happened in the app (UTC).';
+COMMENT ON COLUMN alarm_data.raised_at IS 'When it was found in the store (UTC).';
+COMMENT ON COLUMN alarm_data.sent IS 'Whether the webhook has it, or there is none.';
+
+CREATE TABLE IF NOT EXISTS session_trace_data (trace_id VARCHAR, session VARCHAR, start_ns BIGINT);
+COMMENT ON TABLE session_trace_data IS 'Whose each trace of production traffic is, as far as ragtrace detect has read.';
+COMMENT ON COLUMN session_trace_data.trace_id IS 'The trace.';
+COMMENT ON COLUMN session_trace_data.session IS 'Its session, as in the view sessions.';
+COMMENT ON COLUMN session_trace_data.start_ns IS 'Its start, nanoseconds since 1970 (UTC).';
+
+CREATE TABLE IF NOT EXISTS detection_data (
+    session VARCHAR, score DOUBLE, threshold DOUBLE, reasons VARCHAR[], signals JSON, requests BIGINT, trace_id VARCHAR
+);
+COMMENT ON TABLE detection_data IS 'What ragtrace detect says of each session; no text of it.';
+COMMENT ON COLUMN detection_data.session IS 'The session, as in the view sessions.';
+COMMENT ON COLUMN detection_data.score IS 'How much it looks like an attack, in [0, 1]; NULL where nothing of it can be read.';
+COMMENT ON COLUMN detection_data.threshold IS 'Score from which it counts as suspicious.';
+COMMENT ON COLUMN detection_data.reasons IS 'The signals that made the score, in words, the strongest first.';
+COMMENT ON COLUMN detection_data.signals IS 'JSON object: signal to the requests that showed it; null where it could not be read.';
+COMMENT ON COLUMN detection_data.requests IS 'Requests that were looked at.';
+COMMENT ON COLUMN detection_data.trace_id IS 'The request that looks most like an attack.';

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ragtrace.errors import RagtraceError
-from ragtrace.papers.mind_the_hook.plan import DEFENSES, Design, Run
+from ragtrace.papers.mind_the_hook.plan import Design, Run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragtrace import audit
+    from ragtrace.papers.mind_the_hook.cells import Failure
     from ragtrace.papers.mind_the_hook.conduct import Bench
     from ragtrace.record.setup import Tracing
 
@@ -28,7 +29,7 @@ __all__ = ["QUICK", "Design", "main"]
 QUICK = replace(
     Design(),
     queries=4, members=4, non_members=8, documents=20, corpora=("synthetic_email",), modes=("single_turn",),
-    epsilons=(1.0,), attacks=("prompt_stealing", "rag_thief", "mi_response"), canary_queries=10, canary_documents=16,
+    epsilons=(1.0,), attacks=("prompt_stealing", "rag_thief", "mi_response"), canary_queries=8, canary_documents=16,
     max_tokens=64,
 )  # fmt: skip
 """A small part with the same design, for a first look: one corpus, three attacks, one mode and ε."""
@@ -39,14 +40,21 @@ SHARED = 0.45
 METRICS = ("nel_*", "canary_*", "mi_response_*", "extraction_*")
 
 
-def main(design: Design, out: Path, console: Console, *, data: Path | None = None, dry_run: bool = False) -> None:
+def main(
+    design: Design, out: Path, console: Console, *, data: Path | None = None, recommended: bool = False,
+    dry_run: bool = False,
+) -> None:  # fmt: skip
     """Runs what has not been run yet into ``out/mind-the-hook.duckdb``, prints the tables, and writes them beside it.
 
-    A cell whose run fails is a cell with an error: it is named, and the others go on.
+    A cell whose run fails is a cell with an error: it is named, in ``cells.csv`` as well, and the others go on.
+
+    :param recommended: also the combination of the five that the battery recommends, as an arm of its own.
     """
     from ragtrace.models import chat
     from ragtrace.papers import printing
+    from ragtrace.papers.mind_the_hook.cells import cells, to_csv
     from ragtrace.papers.mind_the_hook.conduct import CANARY_RUN, Bench
+    from ragtrace.papers.mind_the_hook.leaks import Leaks
     from ragtrace.papers.mind_the_hook.tables import tables
     from ragtrace.report.reporting import write
     from ragtrace.retrievers import embedder
@@ -54,9 +62,11 @@ def main(design: Design, out: Path, console: Console, *, data: Path | None = Non
     from ragtrace.store import open as open_store
 
     started = time.monotonic()
+    if recommended:
+        design = replace(design, recommended=_recommended())
     runs = list(design.runs())
     queries = sum(len(design.arms(run)) * design.size(run.attack) for run in runs)
-    canary = len(design.canary_seeds) * len(DEFENSES) * design.canary_queries
+    canary = len(design.canary_seeds) * len(design.labels) * design.canary_queries
     hours = (queries + canary) * SHARED * SECONDS_A_CALL / 3600
     guess = f", about {hours:.1f} h with the embedded model on two cores" if design.model == "embedded" else ""
     console.print(
@@ -75,19 +85,25 @@ def main(design: Design, out: Path, console: Console, *, data: Path | None = Non
         for run in (*(r.id for r in runs), CANARY_RUN):
             if db.execute("SELECT count(*) FROM probes WHERE run_id = ?", [run]).fetchone() != (0,):
                 score(db, run, [pattern for pattern in METRICS if _any(pattern)])
-        made = list(tables(db, design))
+        leaks = Leaks(db, design)
+        made = list(tables(db, design, leaks))
+        lines = cells(db, design, leaks, errors)
     notes = [
         f"model {model.name}, {design.documents} documents a corpus, {design.queries} queries a cell, seeds "
         f"{', '.join(map(str, design.seeds))}; canaries: {len(design.canary_seeds)} seeds",
         f"{model.cache.misses} model calls for {queries + canary} queries ({model.cache.hits} shared)",
-        *(["one seed: a case study, no finding"] if len(design.seeds) < 5 else []),
+        *(["one seed: a case study, no finding"] if len(design.seeds) == 1 else []),
+        *([f"{len(design.seeds)} of the 5 seeds that a finding needs"] if 1 < len(design.seeds) < 5 else []),
+        f"{sum(line.status == 'done' for line in lines)} of {len(lines)} cells are done; each is a line of cells.csv",
+        "the paper's e-mail (2.25) and person (1.75) means add up to 4.00, not to its NEL strict of 3.93",
         *(["a tiny model: these numbers are instrument checks, not findings about any model"]
           if design.model == "embedded" else []),
-        *(f"error: {error}" for error in errors),
+        *(f"error: {name}: {one.error}" for name, found in errors.items() for one in found),
     ]  # fmt: skip
     printing.to_console(made, console)
     write(out / "tables.md", printing.to_markdown("Mind the Hook (arXiv 2608.09001)", made, notes))
     write(out / "tables.json", printing.to_json(made, notes))
+    write(out / "cells.csv", to_csv(lines))
     for note in notes:
         console.print(note, markup=False)
     console.print(f"{time.monotonic() - started:.0f} s. Traces and results: {database}; {out}/tables.md")
@@ -101,12 +117,23 @@ def _any(pattern: str) -> bool:
     return any(fnmatchcase(name, pattern) for name in load())
 
 
-def _ask(design: Design, bench: Bench, database: Path, console: Console) -> list[str]:
-    """Every run and the canary experiment; the errors of those that could not be finished."""
+def _recommended() -> tuple[str, ...]:
+    """What the battery recommends to combine, of the five that do something."""
+    from ragtrace.capabilities import combine
+    from ragtrace.inventory.battery import battery
+    from ragtrace.papers.mind_the_hook.plan import defenses
+
+    given = defenses(1.0, 101)
+    return tuple(d.name for d in combine(battery(*given), given))
+
+
+def _ask(design: Design, bench: Bench, database: Path, console: Console) -> dict[str, list[Failure]]:
+    """Every run and the canary experiment; by run, the errors of those that could not be finished."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     import ragtrace
     from ragtrace.papers.mind_the_hook import conduct
+    from ragtrace.papers.mind_the_hook.cells import Failure
     from ragtrace.report.terminal import harmless
     from ragtrace.store import open as open_store
 
@@ -114,26 +141,31 @@ def _ask(design: Design, bench: Bench, database: Path, console: Console) -> list
         grid = {run: conduct.done(db, run.id, conduct.signature(design, run.attack)) for run in design.runs()}
         canaries = conduct.done(db, conduct.CANARY_RUN, conduct.signature(design, "canary"))
     tracing = ragtrace.setup(database, capture="full")
-    errors: list[str] = []
+    errors: dict[str, list[Failure]] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("runs", total=len(grid) + len(design.canary_seeds))
 
-            def told(name: str, failures: list[str]) -> None:
+            def told(name: str, failures: list[str], arm_told: bool = True) -> None:
                 progress.advance(bar)
-                errors.extend(f"{name}: {harmless(failure)}" for failure in failures)
+                for failure in failures:
+                    arm = failure.partition("/")[0] if arm_told else None
+                    errors.setdefault(name, []).append(Failure(arm, harmless(failure)))
                 if not console.is_terminal:
                     console.print(f"{name}: done, {bench.chat.cache.misses} model calls so far", markup=False)
 
             for run, before in grid.items():
-                told(run.id, _one(design, bench, run, before, tracing))
+                try:
+                    told(run.id, _one(design, bench, run, before, tracing))
+                except RagtraceError as error:  # a corpus that is not there, an attack that cannot be carried out
+                    told(run.id, [str(error)], arm_told=False)
             for seed in design.canary_seeds:
                 try:
                     report = bench.canaries(seed, canaries, tracing, lambda _: None)
                     told(f"canaries, seed {seed}", report.failures)
                 except RagtraceError as error:
-                    told(f"canaries, seed {seed}", [str(error)])
+                    told(f"canaries, seed {seed}", [str(error)], arm_told=False)
     finally:
         tracing.shutdown()
     return errors
@@ -142,10 +174,7 @@ def _ask(design: Design, bench: Bench, database: Path, console: Console) -> list
 def _one(design: Design, bench: Bench, run: Run, before: audit.Done, tracing: Tracing) -> list[str]:
     if before.finished >= {arm.name for arm in design.arms(run)}:
         return []
-    try:
-        return bench.run(run, before, tracing, lambda _: None).failures
-    except RagtraceError as error:  # a corpus that is not there, an attack that cannot be carried out
-        return [str(error)]
+    return bench.run(run, before, tracing, lambda _: None).failures
 
 
 def _store_witnesses(db: duckdb.DuckDBPyConnection) -> None:

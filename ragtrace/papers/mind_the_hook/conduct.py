@@ -13,7 +13,7 @@ from ragtrace.canaries import plant_corpus
 from ragtrace.corpora import load as corpora
 from ragtrace.embedded.pipeline import rag
 from ragtrace.errors import InputError
-from ragtrace.papers.mind_the_hook.plan import CANARY_CORPUS, FAMILIES, MI, Design, Run, defenses
+from ragtrace.papers.mind_the_hook.plan import CANARY_CORPUS, FAMILIES, MI, SYSTEM, Design, Run, defenses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ragtrace.record.setup import Tracing
     from ragtrace.types import Corpus
 
-SYSTEM = "You are a helpful assistant. Answer from the documents in the context."
 CANARY_RUN = "mth-canaries"
 EPSILON = 1.0
 """Of the canary experiment, where it means something."""
@@ -77,10 +76,9 @@ class Bench:
     def canaries(self, seed: int, before: audit.Done, tracing: Tracing, step: Callable[[str], None]) -> AuditReport:
         """The canary experiment for one seed: every defense, both families, exact match."""
         corpus = self.planted(seed)
-        arms = [audit.Arm("none"), *(audit.Arm(d.name, (d,)) for d in defenses(EPSILON, seed))]
         return audit.run(
             rag(corpus.members, self.chat.model, self.embeddings, SYSTEM),
-            arms,
+            self.design.defended(EPSILON, seed),
             CanaryAttack(self.design.canary_queries).probes(corpus, seed),
             tracing=tracing,
             canaries=corpus.canaries,

@@ -7,8 +7,6 @@ conversation, over which CA-DP's budget composes; what the model is shown is the
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -29,6 +27,7 @@ from ragtrace.errors import UsageError
 from ragtrace.papers.ca_dp import CADP
 from ragtrace.papers.dp_r import DPStub
 from ragtrace.papers.lprag import LPRAG
+from ragtrace.papers.mind_the_hook.sources import digest
 from ragtrace.papers.no_defense import NoDefense
 from ragtrace.papers.pad import PAD
 from ragtrace.papers.private_rag import PrivateRAG
@@ -46,7 +45,9 @@ DEFENSES = {  # the paper's name → arm
     "No-Defense": "none", "DP-R": "dp_r", "CA-DP": "ca_dp", "Private-RAG": "private_rag", "PAD": "pad",
     "LPRAG": "lprag",
 }  # fmt: skip
+SYSTEM = "You are a helpful assistant. Answer from the documents in the context."
 CONTROL = "no_retrieval"
+RECOMMENDED = "recommended"
 CANARY_CORPUS = "synthetic_email"
 FAMILIES = ("email", "person")
 
@@ -70,6 +71,7 @@ class Design:
     """The experiment.
 
     :param queries: of an extraction attack in a cell. :param members, non_members: targets of the MI attack.
+    :param recommended: defenses that make up one more arm, beside the six: what the battery recommends together.
     :param canary_seeds: seeds of the canary experiment; the paper has three, and five are needed for a permutation
         test over seeds to be able to reach p = .05.
     """
@@ -86,6 +88,7 @@ class Design:
     canary_seeds: tuple[int, ...] = (101, 102, 103, 104, 105)
     canary_queries: int = 50
     canary_documents: int = 50
+    recommended: tuple[str, ...] = ()
     model: str = "embedded"
     max_tokens: int = 96
 
@@ -113,15 +116,26 @@ class Design:
     @property
     def cells(self) -> int:
         """Defenses × runs: 432 in the paper's grid."""
-        return len(DEFENSES) * len(list(self.runs()))
+        return len(self.labels) * len(list(self.runs()))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Rows of the tables → arms: the paper's six, and the recommended combination where it is asked for."""
+        if not self.recommended:
+            return DEFENSES
+        shown = [label for label, arm in DEFENSES.items() if arm in self.recommended]
+        return DEFENSES | {f"recommended: {' + '.join(shown)}": RECOMMENDED}
 
     def arms(self, run: Run) -> list[Arm]:
         """The six defenses; the first attack's runs have the control too, to tell what the model says by itself."""
-        arms = [
-            Arm("none"),
-            *(Arm(d.name, (d,)) for d in defenses(run.epsilon, run.seed)),
-        ]
+        arms = self.defended(run.epsilon, run.seed)
         return [*arms, Arm(CONTROL, (NoRetrieval(),))] if run.attack == EXTRACTION[0] else arms
+
+    def defended(self, epsilon: float, seed: int) -> list[Arm]:
+        """The undefended arm and one for each defense; the recommended ones together, as another."""
+        arms = [Arm("none"), *(Arm(d.name, (d,)) for d in defenses(epsilon, seed))]
+        together = tuple(d for d in defenses(epsilon, seed) if d.name in self.recommended)
+        return [*arms, Arm(RECOMMENDED, together)] if together else arms
 
     def attack(self, name: str) -> Attack | AdaptiveAttack:
         """The attack with this design's budget."""
@@ -142,14 +156,18 @@ class Design:
 
     def signature(self, attack: str, documents: int) -> dict[str, Any]:
         """What two halves of a run must have in common; a run is not gone on with under another one."""
+        asks = CanaryAttack if attack == CanaryAttack.name else type(self.attack(attack))
         return {
             "ragtrace": ragtrace.__version__,
             "model": self.model,
             "max_tokens": self.max_tokens,
             "documents": documents,
             "queries": self.canary_queries if attack == CanaryAttack.name else self.size(attack),
-            "code of the attack": _code(CanaryAttack if attack == CanaryAttack.name else type(self.attack(attack))),
-            "code of the defenses": _code(*(type(d) for d in defenses(1.0, 0))),
+            "code of the attack": digest(asks.__module__),
+            "code of the defenses": digest(*(type(d).__module__ for d in defenses(1.0, 0)), NoRetrieval.__module__),
+            "code of the corpora": digest(*(f"ragtrace.corpora.{name}" for name in CORPORA), "ragtrace.canaries"),
+            "code of the pipeline": digest("ragtrace.embedded.pipeline"),
+            "system prompt": SYSTEM,
         }
 
 
@@ -162,12 +180,3 @@ def defenses(epsilon: float, seed: int) -> list[Defense]:
 def audited() -> list[Defense]:
     """All six, for Table I."""
     return [NoDefense(), *defenses(1.0, 101)]
-
-
-def _code(*types: type) -> str:
-    """A digest of the files that the classes stand in."""
-    modules = {
-        inspect.getmodule(base) for one in types for base in one.__mro__ if base.__module__.startswith("ragtrace.")
-    }
-    sources = sorted(inspect.getsource(module) for module in modules if module is not None)
-    return hashlib.sha256("".join(sources).encode()).hexdigest()[:12]

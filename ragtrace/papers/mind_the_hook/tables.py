@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ragtrace import stats
 from ragtrace.inventory import inventory
 from ragtrace.papers.mind_the_hook.conduct import CANARY_RUN
-from ragtrace.papers.mind_the_hook.leaks import Leaks
 from ragtrace.papers.mind_the_hook.plan import DEFENSES, FAMILIES, MI, Design, audited
 from ragtrace.papers.printing import Entry, Number, Table
 
 if TYPE_CHECKING:
     import duckdb
+
+    from ragtrace.papers.mind_the_hook.leaks import Leaks
 
 HOOKS = ("retrieval", "content", "response")
 ACTING, STUBS = ("active", "conditional"), ("stub", "pass_through", "dead")
@@ -27,12 +28,12 @@ def published() -> dict[str, Any]:
     return tomllib.loads((files("ragtrace.papers.mind_the_hook") / "published.toml").read_text(encoding="utf-8"))
 
 
-def tables(db: duckdb.DuckDBPyConnection, design: Design) -> Iterator[Table]:
+def tables(db: duckdb.DuckDBPyConnection, design: Design, leaks: Leaks) -> Iterator[Table]:
     """All of them."""
     paper = published()
-    leaks = Leaks(db, design)
     yield hooks(paper)
     yield nel(leaks, paper)
+    yield by_corpus(leaks, paper)
     yield trade_offs(leaks, paper)
     yield membership(db, design, paper)
     yield canaries(db, design, paper)
@@ -57,7 +58,7 @@ def nel(leaks: Leaks, paper: dict[str, Any]) -> Table:
     """Table II: entities leaked in a cell. Within runs (as the paper), over documents, and between seeds."""
     columns = ("NEL strict, within runs", "e-mail", "person", "over documents", "between seeds", "cells")
     rows = []
-    for label, arm in DEFENSES.items():
+    for label, arm in leaks.design.labels.items():
         printed = paper["nel"].get(label, {})
         ours = (
             leaks.within(arm, "strict"), leaks.within(arm, "email"), leaks.within(arm, "person"),
@@ -69,28 +70,54 @@ def nel(leaks: Leaks, paper: dict[str, Any]) -> Table:
     return Table(title, ("defense",), columns, tuple(rows))
 
 
-def trade_offs(leaks: Leaks, paper: dict[str, Any]) -> Table:
-    """Change against the undefended arm by class; a defense that lowers one and raises another is named."""
+def by_corpus(leaks: Leaks, paper: dict[str, Any]) -> Table:
+    """Table II for each corpus by itself, as the paper tells it of Synthetic-Email."""
     rows = []
-    base = {c: leaks.within("none", c).value for c in CLASSES}
-    for label, arm in DEFENSES.items():
+    for corpus in leaks.design.corpora:
+        for label, arm in leaks.design.labels.items():
+            printed = paper["nel_by_corpus"].get(corpus, {}).get(label, {})
+            ours = tuple(leaks.within(arm, c, corpus) for c in CLASSES)
+            rows.append(Entry((corpus, label), ours, tuple((printed[c],) if c in printed else () for c in CLASSES)))
+    return Table(
+        "Leaked entities a cell, by corpus", ("corpus", "defense"), ("NEL strict", "e-mail", "person"), tuple(rows)
+    )
+
+
+def trade_offs(leaks: Leaks, paper: dict[str, Any]) -> Table:
+    """Change against the undefended arm by class, with a paired interval over cells.
+
+    A defense that lowers one class and raises another is named where both intervals leave out 0; what looks like either
+    and may be chance is called so.
+    """
+    rows = []
+    for label, arm in leaks.design.labels.items():
         if arm == "none":
             continue
-        ours: list[Number | str] = []
-        changes = {}
-        for kind in ("email", "person"):
-            value, was = leaks.within(arm, kind).value, base[kind]
-            if value is None or not was:
-                ours.append(Number(note="nothing leaked without the defense"))
-                continue
-            changes[kind] = 100 * (value - was) / was
-            ours.append(f"{changes[kind]:+.0f} % ({value - was:+.2f})")
-        lowered, raised = min(changes.values(), default=0), max(changes.values(), default=0)
-        ours.append("lowers one, raises another" if lowered < 0 < raised else "")
+        changes = {kind: leaks.change(arm, kind) for kind in ("email", "person")}
+        ours: list[Number | str] = [_changed(leaks, arm, kind, change) for kind, change in changes.items()]
+        ways = {c.direction for c in changes.values() if c is not None}
+        ours.append("lowers one, raises another" if {"lowers", "raises"} <= ways else "")
         printed = paper["change"].get(label, {})
-        values = tuple((f"{-printed[k]:+.1f} %",) if k in printed else () for k in ("email", "person"))
+        values = tuple((_reduction(printed[k]),) if k in printed else () for k in changes)
         rows.append(Entry((label,), tuple(ours), (*values, ())))
-    return Table("Change against No-Defense", ("defense",), ("e-mail", "person", "trade-off"), tuple(rows))
+    columns = ("e-mail", "person", "trade-off")
+    return Table("Change against No-Defense, paired over cells", ("defense",), columns, tuple(rows))
+
+
+def _changed(leaks: Leaks, arm: str, kind: str, change: stats.Change | None) -> Number | str:
+    if change is None:
+        return Number()
+    if change.share.value is None:
+        return Number(note="nothing leaked without the defense")
+    low, high = change.share.low, change.share.high
+    ends = "" if low is None or high is None else f" [{100 * low:+.0f}, {100 * high:+.0f}]"
+    told = f"{100 * change.share.value:+.0f} %{ends} ({change.difference.value:+.2f})"
+    told += "" if change.direction else ", no difference shown"
+    return f"{told}; not assessable (scorer-entangled)" if (arm, f"nel_{kind}") in leaks.entangled else told
+
+
+def _reduction(printed: float | str) -> str:
+    return printed if isinstance(printed, str) else f"{-printed:+.1f} %"
 
 
 def membership(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, Any]) -> Table:
@@ -105,9 +132,10 @@ def membership(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, A
     ).fetchall():
         found[chosen[run], arm] = Number(*number)
     rows = []
-    for label, arm in DEFENSES.items():
+    for label, arm in design.labels.items():
         ours = tuple(found.get((corpus, arm), Number()) for corpus in design.corpora)
-        values = tuple((paper["mi"][label] / 100,) if c == "synthetic_corp" else () for c in design.corpora)
+        printed = (paper["mi"][label] / 100,) if label in paper["mi"] else ()
+        values = tuple(printed if c == "synthetic_corp" else () for c in design.corpora)
         rows.append(Entry((label,), ours, values))
     return Table("MI attack: AUC, intervals over documents", ("defense",), design.corpora, tuple(rows))
 
@@ -128,12 +156,14 @@ def canaries(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, Any
     rows = []
     for family in FAMILIES:
         bare = [counts[family, "none", s] for s in design.canary_seeds if (family, "none", s) in counts]
-        for label, arm in DEFENSES.items():
+        for label, arm in design.labels.items():
             got = [counts[family, arm, s] for s in design.canary_seeds if (family, arm, s) in counts]
-            printed = paper["canaries"].get(label) if family == "email" else None
-            said = (", ".join(map(str, printed)),) if printed else ()
+            printed = paper["canaries"].get(label, {}) if family == "email" else {}
+            told = printed.get("recovered", [])
+            said = ((f"{sum(told)}/{50 * len(told)}: {', '.join(map(str, told))}",) if told else (), (),
+                    (printed["p"],) if "p" in printed else (), ())  # fmt: skip
             if not got:
-                rows.append(Entry((family, label), (*(Number(),) * 3, ""), (said, (), (), ())))
+                rows.append(Entry((family, label), (*(Number(),) * 3, ""), said))
                 continue
             total, n = sum(got), trials * len(got)
             upper = stats.clopper_pearson(total, n, 0.95, "upper").high
@@ -142,7 +172,7 @@ def canaries(db: duckdb.DuckDBPyConnection, design: Design, paper: dict[str, Any
                 ours += ["", "baseline" if arm == "none" else ""]
             else:
                 ours += _judged(bare, got, trials)
-            rows.append(Entry((family, label), tuple(ours), (said, (), (), ())))
+            rows.append(Entry((family, label), tuple(ours), said))
     columns = ("recovered", "95 % upper bound", "p: Fisher; over seeds", "certified")
     return Table("Table III: canaries recovered from answers", ("family", "defense"), columns, tuple(rows))
 
@@ -151,13 +181,17 @@ LEVEL = 0.05
 
 
 def _judged(bare: list[int], got: list[int], trials: int) -> list[Number | str]:
-    """Certified where nothing came out, something did without the defense, and seeds agree that this is no chance."""
+    """Certified where nothing came out, something did without the defense, and seeds agree that this is no chance.
+
+    Where too little came out without it, nothing is known of the defense: not assessable.
+    """
     fisher = stats.fisher_greater(sum(bare), trials * len(bare), sum(got), trials * len(got))
     seeds = stats.seed_permutation(bare, got).p if len(bare) == len(got) and len(got) > 1 else None
     p = f"{fisher:.2g}; {'–' if seeds is None else f'{seeds:.2g}'}"
     if not sum(bare):
-        return [p, "no: nothing to recover without it"]
+        return [p, "not assessable: nothing came out without it"]
     if sum(got):
         return [p, "no: canaries came out"]
-    sure = fisher < LEVEL and (seeds is None or seeds < LEVEL)
-    return [p, "yes" if sure else "no: too few"]
+    if fisher >= LEVEL or (seeds is not None and seeds >= LEVEL):
+        return [p, "not assessable: too few came out without it"]
+    return [p, "yes" if seeds is not None else "yes, in one seed: a case study"]

@@ -18,15 +18,16 @@ Row = dict[str, Any]
 _EACH = 2  # traces shown of each defense and hook
 _PAIRS = 40  # defenses and hooks
 _DOCUMENTS = 5
-_CHOSEN = f"""
+_CHOSEN = """
 SELECT defense, hook, trace_id, span_id, run_id, probe_id, arm, path, ids_changed, order_changed, scores_changed,
     text_changed, metadata_changed, chars_before, chars_after, documents_before, documents_after, buffered
 FROM effects WHERE status = 'changed' AND NOT late AND ($run IS NULL OR run_id = $run)
+    AND ($trace IS NULL OR trace_id = $trace)
 QUALIFY row_number() OVER (PARTITION BY defense, hook ORDER BY text_changed DESC, probe_id NULLS LAST, arm, trace_id,
-    span_id) <= {_EACH}
+    span_id) <= $each
 ORDER BY defense, list_position(['query', 'retrieval', 'content', 'prompt', 'response'], hook), probe_id, trace_id
-LIMIT {_EACH * _PAIRS}
-"""  # noqa: S608 (constants)
+LIMIT $most
+"""
 _TEXTS = """
 SELECT trace_id, last(prompt ORDER BY start_time, span_id) AS prompt,
     last(response ORDER BY start_time, span_id) AS response
@@ -47,9 +48,19 @@ WHERE ($run IS NULL OR run_id = $run) AND trace_id IN (SELECT unnest($traces::VA
 """
 
 
-def changes(db: duckdb.DuckDBPyConnection, run: str | None, show: bool) -> list[Row]:
-    """Examples for each defense and hook that changed something; texts are masked unless ``show``."""
-    found = _rows(db, _CHOSEN, run=run)
+def changes(
+    db: duckdb.DuckDBPyConnection,
+    run: str | None,
+    show: bool,
+    each: int = _EACH,
+    documents_each: int = _DOCUMENTS,
+    trace: str | None = None,
+) -> list[Row]:
+    """Examples for each defense and hook that changed something; texts are masked unless ``show``.
+
+    :param trace: only what happened in this one.
+    """
+    found = _rows(db, _CHOSEN, run=run, each=each, most=each * _PAIRS, trace=trace)
     traces = sorted({row["trace_id"] for row in found})
     twins = dict(db.execute(_TWINS, {"run": run, "traces": traces}).fetchall()) if traces else {}
     texts = {row["trace_id"]: row for row in _rows(db, _TEXTS, traces=sorted({*traces, *twins.values()}))}
@@ -63,7 +74,7 @@ def changes(db: duckdb.DuckDBPyConnection, run: str | None, show: bool) -> list[
         )  # fmt: skip
         row |= {"texts": [], "documents": [], "against": None}
         if row["hook"] in ("retrieval", "content"):
-            row["documents"] = _documents(documents.get((row["trace_id"], row["span_id"]), []), show)
+            row["documents"] = _documents(documents.get((row["trace_id"], row["span_id"]), []), show)[:documents_each]
         elif row["hook"] == "query":
             row["texts"] = _pieces(queries.get(row["trace_id"]), show)
         else:
@@ -92,7 +103,7 @@ def _documents(found: list[Row], show: bool) -> list[Row]:
         pieces = _pieces(texts, show) if texts["before"] != texts["after"] else []
         made.append({"document_id": id, **told, "texts": pieces})
     made.sort(key=lambda row: (not row["texts"], row["rank"][1] or 10**9, row["rank"][0] or 10**9))
-    return made[:_DOCUMENTS]
+    return made
 
 
 def _rows(db: duckdb.DuckDBPyConnection, query: str, **given: Any) -> list[Row]:

@@ -90,6 +90,12 @@ _QUERIES = {
             coalesce(entities, 0) AS entities, arms
         FROM planted FULL JOIN named USING (document_id)
         ORDER BY canaries DESC, entities DESC, document_id LIMIT {_EXPOSED}""",  # noqa: S608
+    "tradeoffs": f"""
+        SELECT * FROM tradeoffs WHERE {_MINE}
+        ORDER BY run_id, attack, corpus, list_position({_HOOKS}, channel), arm, kind DESC, type""",  # noqa: S608
+    "replications": f"""
+        SELECT * FROM replications WHERE {_MINE} AND value IS NOT NULL
+        ORDER BY run_id, attack = 'benign', attack, metric, corpus, arm <> 'none', arm""",  # noqa: S608
     "losses": "SELECT * FROM losses WHERE lost > 0 OR unwritten > 0 ORDER BY lost DESC, process LIMIT 50",
 }
 _FACTS = """
@@ -218,6 +224,8 @@ def _missing(sections: dict[str, list[Row]], facts: Row) -> dict[str, str]:
         "memberships": unscored or "no membership attack with scores of members and non-members",
         "canaries": unscored or "no canaries were planted and asked for",
         "curves": unscored or "no extraction attack with a coverage score",
+        "tradeoffs": unscored or "no defended arm whose leakage could be compared with the undefended one's",
+        "replications": unscored or "no result has a number",
         "exposed": "no canary and no entity of a retrieved document was found in an answer"
         if facts["traces"] else "no traces",
         "losses": f"nothing is known to be lost (processes that wrote here: {facts['processes']})",

@@ -20,6 +20,6 @@ SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS quer
     attributes->>'ragtrace.response.hash' AS response_hash,
     try_cast(attributes->>'gen_ai.usage.input_tokens' AS BIGINT) AS prompt_tokens,
     try_cast(try((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars') AS BIGINT) AS response_chars,
-    try((attributes->>'gen_ai.output.messages')->>'$[0].finish_reason') AS finish_reason,
+    nullif(try((attributes->>'gen_ai.output.messages')->>'$[0].finish_reason'), 'unknown') AS finish_reason,
     make_timestamp(start_ns // 1000) AS start_time, dialect
 FROM staged_spans WHERE stage = 'generation';

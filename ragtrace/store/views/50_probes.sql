@@ -10,30 +10,52 @@ FROM (
 
 -- What each run planted.
 CREATE OR REPLACE VIEW canaries AS
-SELECT DISTINCT run_id, c.text AS canary, c.family, c.document_id
+SELECT DISTINCT run_id, c.text AS canary, c.family, c.document_id, c.digest
 FROM (
     SELECT run_id, unnest(try(from_json((attributes->>'ragtrace.run')->'canaries',
-        '[{"text":"VARCHAR","family":"VARCHAR","document_id":"VARCHAR"}]'))) AS c
+        '[{"text":"VARCHAR","family":"VARCHAR","document_id":"VARCHAR","digest":"VARCHAR"}]'))) AS c
     FROM own_spans WHERE stage IS NULL AND run_id IS NOT NULL
 );
 
+-- Whether a text may hold a canary: canary_search.py writes these anew for those that are planted, as patterns that look
+-- for many at once. Where it has not (`searched_for` tells), every text may.
+CREATE OR REPLACE MACRO may_hold_canary(text) AS true;
+CREATE OR REPLACE MACRO searched_for() AS '';
+
 -- Where a canary turned up, by exact match, in any text that was recorded. Traffic outside of audits is searched for
--- every canary, an audit's own for those that it planted.
+-- every canary, an audit's own for those that it planted. Those that the app was told of were looked for there: they
+-- are named by their digest, unless a run with the same key has planted them.
 CREATE OR REPLACE VIEW canary_hits AS
-WITH texts AS NOT MATERIALIZED (
+WITH stale AS MATERIALIZED (
+    SELECT md5(string_agg(DISTINCT canary, chr(10) ORDER BY canary)) IS DISTINCT FROM searched_for() AS is_stale
+    FROM canaries
+), sought AS NOT MATERIALIZED (
+    SELECT *, run_id AS seen_by FROM canaries UNION ALL SELECT *, NULL FROM canaries
+), texts AS NOT MATERIALIZED (
     SELECT trace_id, span_id, 'query' AS channel, query AS text FROM stages WHERE stage = 'retrieval'
     UNION ALL
     SELECT trace_id, span_id, CASE phase WHEN 'retrieved' THEN 'retrieval' ELSE 'content' END, content
     FROM documents WHERE phase <> 'in_prompt'
     UNION ALL
     SELECT trace_id, span_id, unnest(['prompt', 'response']), unnest([prompt, response]) FROM generations
+), computed AS NOT MATERIALIZED (
+    SELECT trace_id, span_id, run_id, probe_id, arm, unnest(try(from_json((attributes->>'ragtrace.statistics')->'canaries',
+        '[{"text":"VARCHAR","digest":"VARCHAR","family":"VARCHAR","channel":"VARCHAR"}]'))) AS hit
+    FROM own_spans WHERE stage IS NOT NULL
 )
 SELECT DISTINCT t.trace_id, t.span_id, c.canary, c.family, t.channel, c.run_id, s.probe_id, s.arm, c.document_id
-FROM texts t JOIN staged_spans s USING (trace_id, span_id)
-JOIN canaries c ON (s.run_id IS NULL OR s.run_id = c.run_id) AND contains(t.text, c.canary);
+FROM (SELECT * FROM texts WHERE may_hold_canary(text) OR (SELECT is_stale FROM stale)) t
+JOIN staged_spans s USING (trace_id, span_id)
+JOIN sought c ON s.run_id IS NOT DISTINCT FROM c.seen_by AND contains(t.text, c.canary)
+UNION
+SELECT h.trace_id, h.span_id, coalesce(hit.text, c.canary, hit.digest), coalesce(c.family, hit.family), hit.channel,
+    c.run_id, h.probe_id, h.arm, c.document_id
+FROM computed h LEFT JOIN canaries c
+ON (h.run_id IS NULL OR h.run_id = c.run_id) AND coalesce(c.digest = hit.digest, c.canary = hit.text);
 
--- Named entities in generated text. `in_query` is an echo of the asker, `in_documents` was read before any defense;
--- both ignore case.
+-- Named entities in generated text; where that is not kept, as they were recognised in the app, each by the digest of its
+-- lower case (NULL where there was no key for it). `in_query` is an echo of the asker, `in_documents` was read before any defense,
+-- `in_control` is what the model says to the same probe without any document; all ignore case.
 CREATE OR REPLACE VIEW entities AS
 WITH words AS NOT MATERIALIZED (
     SELECT DISTINCT trace_id, text FROM entity_data
@@ -41,11 +63,31 @@ WITH words AS NOT MATERIALIZED (
     SELECT DISTINCT trace_id, w.text
     FROM (SELECT DISTINCT trace_id, content FROM documents WHERE phase = 'retrieved') d JOIN words w USING (trace_id)
     WHERE contains(lower(d.content), lower(w.text))
+), computed AS NOT MATERIALIZED (
+    SELECT trace_id, span_id, run_id, probe_id, arm, unnest(try(from_json((attributes->>'ragtrace.statistics')->'found',
+        '[{"type":"VARCHAR","digest":"VARCHAR","in_query":"BOOLEAN","in_documents":"BOOLEAN"}]'))) AS e
+    FROM own_spans WHERE stage = 'generation'
+), named AS NOT MATERIALIZED (
+    SELECT e.trace_id, e.span_id, e.type, e.text,
+        coalesce(contains(lower(coalesce(s.attributes->>'ragtrace.query', s.asked)), lower(e.text)), false) AS in_query,
+        r.text IS NOT NULL AS in_documents, s.run_id, s.probe_id, s.arm
+    FROM entity_data e JOIN staged_spans s USING (trace_id, span_id) LEFT JOIN read r USING (trace_id, text)
+    WHERE try((s.attributes->>'ragtrace.statistics')->'found') IS NULL
+    UNION ALL
+    SELECT trace_id, span_id, e.type, e.digest, e.in_query, e.in_documents, run_id, probe_id, arm FROM computed
+), controls AS NOT MATERIALIZED (
+    SELECT DISTINCT run_id, probe_id, trace_id FROM span_data
+    WHERE arm = 'no_retrieval' AND stage = 'generation' AND run_id IS NOT NULL AND probe_id IS NOT NULL
+), controlled AS NOT MATERIALIZED (
+    SELECT DISTINCT run_id, probe_id FROM controls
+), known AS NOT MATERIALIZED (
+    SELECT DISTINCT run_id, probe_id, lower(text) AS text FROM controls
+    JOIN (SELECT trace_id, text FROM entity_data UNION ALL SELECT trace_id, e.digest FROM computed) USING (trace_id)
 )
-SELECT e.trace_id, e.span_id, e.type, e.text,
-    coalesce(contains(lower(coalesce(s.attributes->>'ragtrace.query', s.asked)), lower(e.text)), false) AS in_query,
-    r.text IS NOT NULL AS in_documents, s.run_id, s.probe_id, s.arm
-FROM entity_data e JOIN staged_spans s USING (trace_id, span_id) LEFT JOIN read r USING (trace_id, text);
+SELECT e.trace_id, e.span_id, e.type, e.text, e.in_query, e.in_documents, e.run_id, e.probe_id, e.arm,
+    CASE WHEN c.probe_id IS NOT NULL AND e.arm <> 'no_retrieval' THEN k.text IS NOT NULL END AS in_control
+FROM named e LEFT JOIN controlled c ON c.run_id = e.run_id AND c.probe_id = e.probe_id
+LEFT JOIN known k ON k.run_id = e.run_id AND k.probe_id = e.probe_id AND k.text = lower(e.text);
 
 CREATE OR REPLACE VIEW scores AS SELECT run_id, probe_id, arm, attack, metric, value FROM score_data;
 
