@@ -72,9 +72,11 @@ def conduct(file: AuditFile, console: Console, *, dry_run: bool = False) -> str 
     from ragtrace.inventory import inventory
     from ragtrace.inventory.battery import battery
     from ragtrace.report import terminal
-    from ragtrace.score import score
+    from ragtrace.score import check_packages, score
     from ragtrace.store import open as open_store
 
+    if not dry_run:
+        check_packages()
     found = list({d.name: d for d in file.defenses}.values())
     tried = battery(*found) if found and file.recommended and not dry_run else []
     if tried:

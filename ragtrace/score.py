@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -53,12 +54,26 @@ def score(
         except BaseException as error:
             db.execute("ROLLBACK")
             if isinstance(error, ModuleNotFoundError):
-                raise UsageError(
-                    f"scoring needs the package {error.name!r}, which is not installed; "
-                    'install it with: pip install "ragtrace-audit[audit]"'
-                ) from error
+                raise _missing(error.name) from error
             raise
     return written
+
+
+def check_packages() -> None:
+    """What scoring needs is there; to be asked before an audit spends its requests.
+
+    :raises UsageError: the extra ``audit`` is not installed.
+    """
+    for package in ("numpy", "scipy", "sklearn"):
+        if find_spec(package) is None:
+            raise _missing(package)
+
+
+def _missing(package: str | None) -> UsageError:
+    return UsageError(
+        f"scoring needs the package {package!r}, which is not installed; "
+        'install it with: pip install "ragtrace-audit[audit]"'
+    )
 
 
 def _chosen(metrics: Iterable[Metric | str] | None) -> list[Metric]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +16,10 @@ from scipy.stats import fisher_exact
 from store_fixtures import Bench
 
 import ragtrace
+from ragtrace.errors import UsageError
 from ragtrace.metrics import load
 from ragtrace.metrics.base import Result, Score
-from ragtrace.score import score
+from ragtrace.score import check_packages, score
 from ragtrace.types import HOOKS
 
 
@@ -289,3 +292,26 @@ def test_a_database_of_before_gains_the_columns_and_keeps_its_rows(bench: Bench)
     with ragtrace.open(bench.database) as db:
         found = db.execute("SELECT run_id, value, path_of_effect, certified, certificate FROM results").fetchall()
     assert found == [("r", 0.5, None, None, None)]
+
+
+def test_metrics_are_listed_without_numpy() -> None:
+    """`ragtrace battery` joins defenses with what metrics observe, and needs no statistics for it."""
+    script = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("numpy", "scipy", "sklearn", "sacrebleu"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+from ragtrace.metrics import load
+print(len(load()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 100
+
+
+def test_what_scoring_needs_is_asked_for_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr("ragtrace.score.find_spec", lambda name: None if name == "scipy" else real(name))
+    with pytest.raises(UsageError, match=r"scoring needs the package 'scipy'.*ragtrace-audit\[audit\]"):
+        check_packages()

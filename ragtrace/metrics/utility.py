@@ -18,7 +18,6 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragtrace.metrics._answers import exact_match, refused, token_f1
-from ragtrace.metrics._bleu import bleu
 from ragtrace.metrics._read import ANSWERS, Cell, cells, mean_result
 from ragtrace.metrics.base import Result, Score
 from ragtrace.types import HOOKS
@@ -90,6 +89,8 @@ class BleuToUndefended(Utility):
 
     def values(self, asked: list[Asked]) -> Iterator[tuple[Asked, float | None]]:
         """Those outside the undefended arm, which is the reference."""
+        from ragtrace.metrics._bleu import bleu  # numpy: metrics are also listed where it is not installed
+
         before = {a.probe_id: a.response for a in asked if a.arm == UNDEFENDED}
         for one in asked:
             if one.arm != UNDEFENDED:
