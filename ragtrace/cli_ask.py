@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragtrace.cli_help import console
-
-
-class Format(StrEnum):
-    """How answers are printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
+from ragtrace.cli_help import Format, console
 
 
 def ask(

@@ -52,35 +52,54 @@ def ask(
         an answer that ``format`` cannot hold.
     :raises StoreError: no database, or none that can be read.
     """
-    if format == "parquet" and out is None:
-        raise UsageError("--format parquet is binary; say where it goes with --out FILE")
+    check_format(format, out)
     path = existing(database)
     if not path.exists() or any(spool_of(path).glob(f"*{SUFFIX}")):
         open_store(path).close()
     with open_readonly(path) as connection:
-        answer = _answer(connection, query, timeout, stuck, values or {})
+        found = answer(connection, query, timeout, stuck, values or {})
+    show(found, format, out, console)
+
+
+def check_format(format: str, out: Path | None) -> None:
+    """:raises UsageError: what cannot be printed needs a file."""
+    if format == "parquet" and out is None:
+        raise UsageError("--format parquet is binary; say where it goes with --out FILE")
+
+
+def show(found: pa.Table, format: str, out: Path | None, console: Console) -> None:
+    """Prints an answer, or writes it to ``out``.
+
+    :raises UsageError: ``format`` cannot hold it, or it cannot be written.
+    """
+    check_format(format, out)
     if format != "table" or out is not None:
-        _write(answer, format, out)
+        _write(found, format, out)
         return
-    rows = list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
-    if len(answer.column_names) * _NARROWEST <= console.width:
-        console.print(table(answer.column_names, rows))
+    rows = list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    if len(found.column_names) * _NARROWEST <= console.width:
+        console.print(table(found.column_names, rows))
         return
     for number, row in enumerate(rows, 1):
-        console.print(table(("column", "value"), zip(answer.column_names, row, strict=True), f"row {number}"))
+        console.print(table(("column", "value"), zip(found.column_names, row, strict=True), f"row {number}"))
 
 
-def _answer(
+def answer(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     timeout: float,
     stuck: Callable[[], None] | None,
     values: Mapping[str, Any],
+    rows: int | None = None,
 ) -> pa.Table:
+    """What one question is answered, within its limits; with ``rows`` no more than those are read.
+
+    :raises UsageError: see :func:`ask`.
+    """
     with time_limit(connection, timeout, stuck) as clock:
         try:
             with memory_limit(_MEMORY):
-                return _asked(connection, query, values)
+                return _asked(connection, query, values, rows)
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:  # Arrow's while rows came
             if clock.over:
                 raise UsageError(
@@ -91,7 +110,7 @@ def _answer(
             raise UsageError(str(error)) from error
 
 
-def _asked(connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any]) -> pa.Table:
+def _asked(connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any], rows: int | None) -> pa.Table:
     try:
         statements = connection.extract_statements(query)
         if len(statements) != 1:
@@ -100,7 +119,7 @@ def _asked(connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[st
             raise UsageError(
                 f"got {statements[0].type.name}, expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN"
             )
-        return _read(connection.sql(query, params=dict(values)) if values else connection.sql(query))
+        return _read(connection.sql(query, params=dict(values)) if values else connection.sql(query), rows)
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error as error:
@@ -108,17 +127,20 @@ def _asked(connection: duckdb.DuckDBPyConnection, query: str, values: Mapping[st
         raise UsageError(f"{error}\nviews: {', '.join(sorted(views))}") from error
 
 
-def _read(asked: duckdb.DuckDBPyRelation | None) -> pa.Table:
+def _read(asked: duckdb.DuckDBPyRelation | None, rows: int | None) -> pa.Table:
     if asked is None:
         raise UsageError("no answer; expected a question: SELECT, FROM, DESCRIBE, SHOW or EXPLAIN")
-    batches, size = asked.to_arrow_reader(_ROWS), 0
+    batches, size, count = asked.to_arrow_reader(_ROWS), 0, 0
     found = []
     for batch in batches:
         size += batch.nbytes
         if size > _LARGEST:
             raise UsageError(f"the answer is larger than {_LARGEST} bytes; ask for less, for example with LIMIT")
         found.append(batch)
-    return pa.Table.from_batches(found, batches.schema)
+        count += batch.num_rows
+        if rows is not None and count >= rows:
+            break
+    return pa.Table.from_batches(found, batches.schema)[:rows]
 
 
 def _write(answer: pa.Table, format: str, out: Path | None) -> None:

@@ -69,7 +69,7 @@ def test_sql_errors_keep_their_lines_but_no_escapes(bench: Bench, monkeypatch: A
     assert (code, out) == (2, "") and err.startswith(
         "ragtrace: Catalog Error: Table with name nowhere does not exist!\n"
     )
-    assert "\nviews: canaries" in err and not {"\x1b", "\u202e", "\x9b"} & set(err)
+    assert "\nviews: alarms, canaries" in err and not {"\x1b", "\u202e", "\x9b"} & set(err)
 
 
 def test_missing_databases_are_exit_code_2(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:

@@ -206,6 +206,20 @@ def test_wrong_sql_is_said(bench: Bench, tmp_path: Path) -> None:
         computing.sql("FROM spanz")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DROP TABLE lake", "SELECT 1; SELECT 2", "COPY lake TO 'x.csv'", "SET memory_limit = '1TB'", "",
+        "FROM read_csv('/etc/hosts')", "FROM '/etc/hosts'", "FROM given", "ATTACH 'x.duckdb'",
+    ],
+)  # fmt: skip
+def test_a_question_reads_the_lake_and_nothing_else(bench: Bench, tmp_path: Path, query: str) -> None:
+    lake = filled(bench, str(tmp_path / "lake"))
+    with closing(engine("duckdb", lake)) as computing, pytest.raises(UsageError):
+        computing.sql(query)
+    assert not (Path.cwd() / "x.csv").exists()
+
+
 def test_from_the_command_line(bench: Bench, tmp_path: Path) -> None:
     run = CliRunner().invoke
     bench.open().close()

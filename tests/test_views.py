@@ -256,7 +256,7 @@ def test_an_audit_s_probes_canaries_and_hits_in_all_five_channels(chains: Bench)
             }
         ]
         assert rows(db, "FROM canaries ORDER BY canary DESC LIMIT 1") == [
-            {"run_id": "r1", "canary": "zq-two", "family": "id", "document_id": "beta"}
+            {"run_id": "r1", "canary": "zq-two", "family": "id", "document_id": "beta", "digest": None}
         ]
         hits = db.execute(
             "SELECT canary, list(DISTINCT channel ORDER BY channel) FROM canary_hits "

@@ -38,6 +38,10 @@ class DuckDBEngine:
                 self._db.execute("INSERT INTO lake FROM given")
                 self._db.unregister("given")
             self._db.execute(f"CREATE VIEW spans AS {SPANS}")
+            self._db.execute("SET python_enable_replacements = false")
+            self._db.execute("SET autoload_known_extensions = false")
+            self._db.execute("SET enable_external_access = false")
+            self._db.execute("SET lock_configuration = true")
         except BaseException:
             self.close()
             raise
@@ -45,6 +49,9 @@ class DuckDBEngine:
     def sql(self, query: str) -> pa.Table:
         """See :meth:`ragtrace.engine.Engine.sql`."""
         try:
+            statements = self._db.extract_statements(query)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise UsageError("expected one SELECT over `spans`")
             return self._db.sql(query).to_arrow_table()
         except duckdb.Error as error:
             raise UsageError(str(error)) from error

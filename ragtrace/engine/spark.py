@@ -78,17 +78,17 @@ class SparkEngine:
 def translated(query: str) -> str:
     """``query``, in Spark's dialect.
 
-    :raises UsageError: not one statement that can be translated.
+    :raises UsageError: not one SELECT, or one that cannot be translated.
     """
     import sqlglot
 
     try:
-        made = sqlglot.transpile(query, read="duckdb", write="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
+        asked = sqlglot.parse(query, read="duckdb")
+        if len(asked) != 1 or not isinstance(asked[0], sqlglot.exp.Query):
+            raise UsageError("expected one SELECT over `spans`")
+        return asked[0].sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
     except sqlglot.errors.SqlglotError as error:
         raise UsageError(f"this SQL has no translation for Spark: {error}") from error
-    if len(made) != 1:
-        raise UsageError(f"got {len(made)} SQL statements, expected one")
-    return made[0]
 
 
 def _read(lake: Lake, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,6 +126,7 @@ def _session() -> tuple[bool, Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
     builder = builder.appName("ragtrace").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.runSQLOnFiles", "false")  # whoever asks sees the lake, and no files
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.ansi.enabled", "true")
     builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BATCH))
