@@ -455,3 +455,34 @@ def test_the_command_needs_a_database(tmp_path: Path) -> None:
     done = _run("--db", tmp_path / "no.duckdb")
     assert isinstance(done.exception, StoreError)
     assert "no database at" in str(done.exception)
+
+
+def test_what_is_traded_and_what_would_come_out_again(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "t.duckdb")
+    ask(bench, "r", "none", "p1", "Yes.")
+    with bench.open() as db:
+        db.execute(
+            "INSERT INTO tradeoff_data BY NAME SELECT 'r' AS run_id, 'mask' AS arm, 'canary' AS attack, 'c' AS corpus, "
+            "'response' AS channel, 'entity' AS kind, t.type, 2.0 AS before, t.after, t.after - 2.0 AS difference, "
+            "t.after - 2.5 AS ci_low, t.after - 1.5 AS ci_high, 9 AS n, 9 AS differing, t.direction "
+            "FROM (VALUES ('EMAIL_REAL', 0.0, 'lowers'), ('<b>PERSON', 4.0, 'raises')) t(type, after, direction)"
+        )
+        db.execute(
+            "INSERT INTO result_data BY NAME SELECT 'r' AS run_id, 'mask' AS arm, 'canary' AS attack, 'c' AS corpus, "
+            "'m' AS metric, 0.5 AS value, 9 AS n, 'interpretable' AS interpretable, "
+            "'response' AS channel"
+        )
+        db.execute(
+            "INSERT INTO replication_data BY NAME SELECT 'r' AS run_id, 'mask' AS arm, 'canary' AS attack, "
+            "'c' AS corpus, 'm' AS metric, [1, 2] AS seeds, [0.4, 0.6] AS seed_values, 2 AS replicates, "
+            "0.3 AS between_low, 0.7 AS between_high"
+        )
+    page = reporting.report(bench.database, "html")
+    trades = page.split('<section id="tradeoffs">')[1].split("</section>")[0]
+    assert "-2.00" in trades and "2.00" in trades
+    assert trades.count("<b>trade-off</b>") == 2
+    assert "&lt;b&gt;PERSON" in trades
+    again = page.split('<section id="replications">')[1].split("</section>")[0]
+    assert "0.30 to 0.70" in again
+    assert "2 of 2" in again
+    assert again.count("no interval") == 2
