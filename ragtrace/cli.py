@@ -18,6 +18,7 @@ from ragtrace import (
     cli_ask,
     cli_canary,
     cli_check,
+    cli_detect,
     cli_entities,
     cli_help,
     cli_lake,
@@ -286,6 +287,7 @@ app.command()(cli_store.compact)
 app.command()(cli_store.forget)
 app.command()(cli_ask.ask)
 app.command()(cli_watch.watch)
+app.command()(cli_detect.detect)
 app.command()(cli_check.check)
 app.command()(cli_check.doctor)
 app.command()(cli_ui.ui)

@@ -13,6 +13,7 @@ EXAMPLES = {
     "sql": 'ragtrace sql --db traces.duckdb "SELECT defense, hook, verdict FROM verdicts" --format csv',
     "ask": "ragtrace ask list\nragtrace ask documents limit=5 --db traces.duckdb",
     "watch": "ragtrace watch --db traces.duckdb --webhook https://alarms.example.com/ragtrace",
+    "detect": "ragtrace detect --db traces.duckdb --fail",
     "lake add": "ragtrace lake add --db traces.duckdb --lake s3://bucket/traces",
     "lake sql": 'ragtrace lake sql "SELECT count(*) FROM spans" --lake s3://bucket/traces --engine spark',
     "import": "ragtrace import exports/ traces.otlp.json --db traces.duckdb",
