@@ -393,3 +393,14 @@ def test_the_same_seed_gives_the_same_probes() -> None:
     for name in ("rag_mia", "mba", "interrogation", "menta", "dcmi", "difficulty_calibrated"):
         attack = load()[name]
         assert list(attack.probes(CORPUS, 1)) == list(attack.probes(CORPUS, 1)) != list(attack.probes(CORPUS, 2))
+
+
+def test_what_an_attack_of_ones_own_is_made_from_is_public() -> None:
+    from ragtrace import attacks
+
+    assert {name: getattr(attacks, name).__module__ for name in attacks.__all__ if name != "load"} == {
+        "AdaptiveAttack": "ragtrace.attacks.base", "Attack": "ragtrace.attacks.base", "Card": "ragtrace.attacks.base",
+        "MembershipAttack": "ragtrace.attacks._membership", "Query": "ragtrace.attacks._membership",
+    }  # fmt: skip
+    with pytest.raises(AttributeError, match="no attribute 'Atack'"):
+        _ = attacks.Atack
