@@ -20,6 +20,7 @@ from ragtrace import (
     cli_check,
     cli_detect,
     cli_entities,
+    cli_exposure,
     cli_help,
     cli_lake,
     cli_papers,
@@ -287,6 +288,7 @@ app.command()(cli_store.compact)
 app.command()(cli_store.forget)
 app.command()(cli_ask.ask)
 app.command()(cli_watch.watch)
+app.command()(cli_exposure.exposure)
 app.command()(cli_detect.detect)
 app.command()(cli_check.check)
 app.command()(cli_check.doctor)

@@ -12,6 +12,7 @@ EXAMPLES = {
     "demo": "ragtrace demo --out ragtrace-demo",
     "sql": 'ragtrace sql --db traces.duckdb "SELECT defense, hook, verdict FROM verdicts" --format csv',
     "ask": "ragtrace ask list\nragtrace ask documents limit=5 --db traces.duckdb",
+    "exposure": "ragtrace exposure --db traces.duckdb --words 10",
     "watch": "ragtrace watch --db traces.duckdb --webhook https://alarms.example.com/ragtrace",
     "detect": "ragtrace detect --db traces.duckdb --fail",
     "lake add": "ragtrace lake add --db traces.duckdb --lake s3://bucket/traces",

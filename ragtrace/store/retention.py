@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
 from ragtrace.store.canary_search import search_for_planted
+from ragtrace.store.exposure import keep_mark
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,6 +64,14 @@ _ALARMS = (  # of others only the example goes: else they would be raised again
     "DELETE FROM alarm_data WHERE kind = 'canary' AND trace_id IN (SELECT trace_id FROM going)",
     "UPDATE alarm_data SET trace_id = NULL WHERE trace_id IN (SELECT trace_id FROM going)",
 )
+# A session goes with the last of its traces, and what was said of it: its name holds the id of a user or conversation.
+_SESSIONS = (
+    "DELETE FROM session_trace_data WHERE trace_id IN (SELECT trace_id FROM going)",
+    "DELETE FROM detection_data WHERE session NOT IN (SELECT session FROM session_trace_data)",
+    "UPDATE detection_data SET trace_id = NULL WHERE trace_id IN (SELECT trace_id FROM going)",
+    "DELETE FROM alarm_data WHERE kind = 'extraction' AND key NOT IN (SELECT session FROM session_trace_data)",
+)
+_EXPOSURE = "DELETE FROM exposure_data WHERE trace_id IN (SELECT trace_id FROM going)"
 _ENTITIES = "DELETE FROM entity_data WHERE trace_id IN (SELECT trace_id FROM going)"
 _SPANS = "DELETE FROM span_data WHERE trace_id IN (SELECT trace_id FROM going)"
 
@@ -113,6 +122,10 @@ def _remove(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str,
             [(results,)] = connection.execute(_RESULTS).fetchall()
             for derived in (*_DERIVED, *_ALARMS):
                 connection.execute(derived)
+        for derived in _SESSIONS:
+            connection.execute(derived)
+        keep_mark(connection)
+        connection.execute(_EXPOSURE)
         connection.execute(_ENTITIES)
         [(spans,)] = connection.execute(_SPANS).fetchall()
         connection.execute("DROP TABLE going")

@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS span_data (
 );
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS duplicate_of VARCHAR;
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS asked VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS request_id VARCHAR;
 COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
 COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
 COMMENT ON COLUMN span_data.span_id IS 'Span id, 16 hex digits.';
@@ -48,15 +49,50 @@ COMMENT ON COLUMN span_data.events IS 'Span events, one JSON list.';
 COMMENT ON COLUMN span_data.resource IS 'Resource attributes, one JSON object.';
 COMMENT ON COLUMN span_data.duplicate_of IS 'Span id of the span that tells the same call and more of it; that one is shown.';
 COMMENT ON COLUMN span_data.asked IS 'On a model call of another instrumentation: the only retrieval query of its trace.';
+COMMENT ON COLUMN span_data.request_id IS 'The request that a span of ours belongs to: the span id of its nearest root; empty where there is none, NULL where that is not known yet.';
 
 CREATE TABLE IF NOT EXISTS entity_data (
     trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR
 );
+ALTER TABLE entity_data ADD COLUMN IF NOT EXISTS left_by VARCHAR;
 COMMENT ON TABLE entity_data IS 'Named entities found in generated text when its span was merged.';
 COMMENT ON COLUMN entity_data.trace_id IS 'Trace of the generation.';
 COMMENT ON COLUMN entity_data.span_id IS 'Span of the generation.';
 COMMENT ON COLUMN entity_data.type IS 'One of the eleven types of ragtrace.ner.';
 COMMENT ON COLUMN entity_data.text IS 'The entity as it was written.';
+COMMENT ON COLUMN entity_data.left_by IS 'In what an observed defense left of the answer: the span that tells it. NULL: in what the model said.';
+
+CREATE TABLE IF NOT EXISTS exposure_data (
+    trace_id VARCHAR, span_id VARCHAR, document_id VARCHAR, phase VARCHAR, rank BIGINT, longest_run BIGINT,
+    containment DOUBLE, entities_leaked BIGINT, answer_words BIGINT, path VARCHAR, service VARCHAR, route VARCHAR,
+    session VARCHAR, user_id VARCHAR, run_id VARCHAR, arm VARCHAR, nested BOOLEAN, start_ns BIGINT
+);
+COMMENT ON TABLE exposure_data IS 'What of each document reached each answer: one row a generation and document that it could have read; no text.';
+COMMENT ON COLUMN exposure_data.trace_id IS 'Trace of the generation.';
+COMMENT ON COLUMN exposure_data.span_id IS 'Span of the generation.';
+COMMENT ON COLUMN exposure_data.document_id IS 'The document.';
+COMMENT ON COLUMN exposure_data.phase IS 'in_prompt, after_defense or retrieved: how far the document is known to have come.';
+COMMENT ON COLUMN exposure_data.rank IS 'Its place there, from 1.';
+COMMENT ON COLUMN exposure_data.longest_run IS 'Words of the longest run that stands in both; NULL where that cannot be told.';
+COMMENT ON COLUMN exposure_data.containment IS 'Share of the answer''s different five-word runs that stand in the document; NULL where that cannot be told.';
+COMMENT ON COLUMN exposure_data.entities_leaked IS 'Different entities of the answer that are in the document and not in the question; NULL where that cannot be told.';
+COMMENT ON COLUMN exposure_data.answer_words IS 'Words of the answer; NULL where its text was not kept.';
+COMMENT ON COLUMN exposure_data.path IS 'How the pipeline was called.';
+COMMENT ON COLUMN exposure_data.service IS 'Resource attribute service.name.';
+COMMENT ON COLUMN exposure_data.route IS 'http.route of a span of the trace; NULL where none tells it.';
+COMMENT ON COLUMN exposure_data.session IS 'As in the view sessions; NULL in audits.';
+COMMENT ON COLUMN exposure_data.user_id IS 'Whose request it was; NULL where no span tells it, and in audits.';
+COMMENT ON COLUMN exposure_data.run_id IS 'Audit run, where there is one.';
+COMMENT ON COLUMN exposure_data.arm IS 'Which defenses were on.';
+COMMENT ON COLUMN exposure_data.nested IS 'The generation runs inside another stage.';
+COMMENT ON COLUMN exposure_data.start_ns IS 'Start of the generation, nanoseconds since 1970 (UTC).';
+
+CREATE TABLE IF NOT EXISTS exposure_mark_data (row_id BIGINT, trace_id VARCHAR, span_id VARCHAR);
+INSERT INTO exposure_mark_data SELECT -1, NULL, NULL WHERE NOT EXISTS (FROM exposure_mark_data);
+COMMENT ON TABLE exposure_mark_data IS 'The last span that exposure_data takes into account, with all before it; one row.';
+COMMENT ON COLUMN exposure_mark_data.row_id IS 'Its place in span_data; -1 where there is none.';
+COMMENT ON COLUMN exposure_mark_data.trace_id IS 'Its trace: places change where a database is written anew.';
+COMMENT ON COLUMN exposure_mark_data.span_id IS 'Its id.';
 
 CREATE TABLE IF NOT EXISTS score_data (
     run_id VARCHAR, probe_id VARCHAR, arm VARCHAR, attack VARCHAR, metric VARCHAR, value DOUBLE
@@ -220,7 +256,7 @@ CREATE TABLE IF NOT EXISTS alarm_data (
 COMMENT ON TABLE alarm_data IS 'What ragtrace watch raised; each (kind, key) once, ever.';
 COMMENT ON COLUMN alarm_data.kind IS 'Name of the alarm, as its file in ragtrace/watching/alarms.';
 COMMENT ON COLUMN alarm_data.key IS 'What it is about: the same is not raised again.';
-COMMENT ON COLUMN alarm_data.subject IS 'Defense and hook, canary, or service.';
+COMMENT ON COLUMN alarm_data.subject IS 'Defense and hook, canary, session, or service.';
 COMMENT ON COLUMN alarm_data.message IS 'What was found.';
 COMMENT ON COLUMN alarm_data.trace_id IS 'A trace that shows it; NULL where none does.';
 COMMENT ON COLUMN alarm_data.seen_at IS 'When it happened in the app (UTC).';

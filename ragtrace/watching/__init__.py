@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ragtrace.detection import detect
 from ragtrace.errors import StoreError
 from ragtrace.questions import Question, parse
 from ragtrace.store import open as open_store
@@ -69,6 +70,7 @@ def look(db: duckdb.DuckDBPyConnection) -> list[Alarm]:
 
     Where nothing has arrived since the last look, only the losses are looked at.
     """
+    _detect(db)
     db.execute("BEGIN")
     try:
         arrived = _fresh(db)
@@ -80,6 +82,14 @@ def look(db: duckdb.DuckDBPyConnection) -> list[Alarm]:
     finally:
         db.execute("DROP TABLE IF EXISTS temp.fresh_traces")
     return found
+
+
+def _detect(db: duckdb.DuckDBPyConnection) -> None:
+    """Before the look, for the alarm `extraction`. Nothing that goes wrong in it holds the other alarms up."""
+    try:
+        detect(db)
+    except Exception as error:
+        _log.warning("detection of attacks failed (%s); the other alarms are looked at", type(error).__name__)
 
 
 def _fresh(db: duckdb.DuckDBPyConnection) -> int:

@@ -1,0 +1,68 @@
+"""From the signals of a session to its score.
+
+A request is as suspicious as its signals together make it, a session as its worst ten requests in a row: an attack of
+ten queries is not thinned out by a long day of ordinary questions. Weights count as probabilities of independent
+witnesses: two requests of the strongest kind reach the threshold, one does not, and ten that are merely worded alike or
+take up what answers said do not either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ragtrace.detection.session import Habits, Session
+from ragtrace.detection.signals import load
+
+WINDOW = 10
+"""Requests in a row that are judged together."""
+THRESHOLD = 0.5
+"""Score from which a session counts as suspicious. Fixed before anything was measured; `tests/benchmarks/detection.py`
+says what it gives."""
+_SHOWN = 0.1  # strength from which a request counts as showing a signal
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``score`` is ``None`` where no signal could be read; ``signals`` has ``None`` for those that could not."""
+
+    session: str
+    score: float | None
+    reasons: list[str]
+    signals: dict[str, int | None]
+    requests: int
+    trace_id: str | None
+    """The request that looks most like an attack."""
+
+
+def judge(session: Session, habits: Habits) -> Judgement:
+    """How much a session looks like an attack, and why."""
+    signals = load()
+    read = {name: signal.strengths(session, habits) for name, signal in signals.items()}
+    found = {name: values for name, values in read.items() if values is not None}
+    counts = {name: None if values is None else _shown(values) for name, values in read.items()}
+    total = len(session.requests)
+    if not found or not total:
+        return Judgement(session.name, None, [], counts, total, None)
+    each = [1 - prod(1 - signals[n].weight * v[at] for n, v in found.items()) for at in range(total)]
+    starts = range(max(1, total - WINDOW + 1))
+    start = max(starts, key=lambda at: 1 - prod(1 - p for p in each[at : at + WINDOW]))
+    window = slice(start, start + WINDOW)
+    score = 1 - prod(1 - p for p in each[window])
+    of = len(each[window])
+    weights = {name: _weight(values[window], signals[name].weight) for name, values in found.items()}
+    reasons = [
+        f"{_shown(found[name][window])} of {of} requests {signals[name].says}"
+        for name in sorted(weights, key=lambda name: (-weights[name], name))
+        if _shown(found[name][window])
+    ]
+    worst = max(range(total), key=lambda at: each[at])
+    return Judgement(session.name, score, reasons, counts, total, session.requests[worst].trace_id if score else None)
+
+
+def _shown(values: list[float]) -> int:
+    return sum(value >= _SHOWN for value in values)
+
+
+def _weight(values: list[float], weight: float) -> float:
+    return 1 - prod(1 - weight * value for value in values)

@@ -1,0 +1,127 @@
+"""What the signals read: the requests of a session, in the order of their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property, lru_cache
+
+from ragtrace.overlap import Answer, words
+
+RUN = 8
+"""Words in a row that two texts share by taking one from the other, and hardly by chance."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document as it was retrieved; ``content`` is ``None`` where no text is kept."""
+
+    id: str
+    content: str | None = None
+
+
+@dataclass
+class Request:
+    """One question with what came of it. ``None`` is what is not known, never what was not there."""
+
+    trace_id: str
+    query: str | None = None
+    asked_at: datetime | None = None
+    sources: list[Source] | None = None
+    answer: str | None = None
+    quoted: int | None = None
+    """Longest run of words that the answer shares with a document, where the join point has computed it."""
+
+    def absorb(self, again: Request) -> None:
+        """What came of it when it was asked again."""
+        if again.sources is not None:
+            self.sources = list(dict.fromkeys([*(self.sources or ()), *again.sources]))
+        self.answer = "\n".join(text for text in (self.answer, again.answer) if text) or None
+        self.quoted = max((n for n in (self.quoted, again.quoted) if n is not None), default=None)
+
+    @cached_property
+    def runs(self) -> frozenset[int]:
+        """The query's runs of :data:`RUN` words."""
+        return runs(self.query or "")
+
+    def longest_in(self, sources: Sequence[Source]) -> tuple[int, Source | None]:
+        """Words of the longest run that the query shares with a source (of at least :data:`RUN`), and with which."""
+        return longest(self.query or "", self.runs, sources)
+
+
+@dataclass
+class Session:
+    """The different questions of a session, in the order of their clocks; where these are missing or equal, the trace
+    id decides, so the order is always one.
+
+    The same question again is the same request: a retry says nothing new, and where nothing joins them, retrieval and
+    answer of one question are two traces.
+    """
+
+    name: str
+    requests: list[Request] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        order = sorted(
+            self.requests, key=lambda r: (r.asked_at is None, r.asked_at or datetime.min, r.trace_id, r.query or "")
+        )
+        kept: dict[str, Request] = {}
+        self.requests = []
+        for request in order:
+            asked = " ".join(words(request.query or ""))
+            if asked and (first := kept.get(asked)) is not None:
+                first.absorb(request)
+                continue
+            self.requests.append(request)
+            kept[asked] = request
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What is usual in this store, so that it is held against nobody."""
+
+    sessions: int = 0
+    before: tuple[str, ...] = ()
+    """What the app itself puts before the user's words: beginnings that many sessions share."""
+    after: tuple[str, ...] = ()
+    """And behind them."""
+    quoting: float | None = None
+    """Share of the answers that quote a document at length."""
+    documents: float | None = None
+    """Different documents of a session that 99 of 100 sessions do not exceed."""
+
+    def users(self, query: str) -> str:
+        """The query without what the app puts round it."""
+        for start in self.before:
+            if query.startswith(start):
+                query = query[len(start) :]
+                break
+        for end in self.after:
+            if query.endswith(end):
+                return query[: len(query) - len(end)]
+        return query
+
+
+def runs(text: str) -> frozenset[int]:
+    """The runs of :data:`RUN` words in a text, each as a number."""
+    said = words(text)
+    return frozenset([hash(tuple(said[at : at + RUN])) for at in range(len(said) - RUN + 1)])
+
+
+@lru_cache(4_096)  # documents come back in many sessions
+def _runs(content: str) -> frozenset[int]:
+    return runs(content)
+
+
+def longest(text: str, text_runs: frozenset[int], sources: Sequence[Source]) -> tuple[int, Source | None]:
+    """See :meth:`Request.longest_in`; 0 and nothing where no run is that long."""
+    best: tuple[int, Source | None] = (0, None)
+    index: Answer | None = None
+    for source in sources if text_runs else ():
+        if source.content and not text_runs.isdisjoint(_runs(source.content)):
+            index = index or Answer(text)
+            run = index.against(source.content).longest_run
+            if run > best[0]:
+                best = run, source
+    return best
