@@ -74,6 +74,27 @@ def _results(bench: Bench) -> None:
             )
 
 
+RULE = "The committee shall meet on the first Monday of each month unless the chair decides otherwise"
+
+
+def _served(bench: Bench) -> None:
+    """Four answers: one quotes d1 and one gives away an address of d2, both to Ann; one to Bob says nothing of his; and
+    one of an audit quotes d1."""
+    found = [{"id": "d1", "content": RULE}, {"id": "d2", "content": f"Write to {EMAIL}."}]
+    audited = {a.RUN_ID: "r", a.PROBE_ID: "p1", a.ARM: "none"}
+    for user, route, path, answer, more in (
+        ("ann", "/ask", "invoke", f"It says: {RULE}.", {}), ("ann", "/ask", "invoke", f"Ask {EMAIL}.", {}),
+        ("bob", "/mail", "stream", "No.", {}), (None, None, "invoke", RULE, audited),
+    ):  # fmt: skip
+        given = {} if user is None else {a.USER: user, "http.route": route}
+        with bench.request(path, **given, **more):
+            with bench.stage("retrieval", path, **{a.RETRIEVAL_DOCUMENTS: found, **more}):
+                pass
+            said = [{"role": "assistant", "parts": [{"type": "text", "content": answer}]}]
+            with bench.stage("generation", path, **{a.QUERY: "Who?", a.OUTPUT_MESSAGES: said, **more}):
+                pass
+
+
 CASES: dict[str, tuple[Callable[[Bench], None], dict[str, Any], list[dict[str, Any]]]] = {
     "verdicts": (
         _traffic, {},
@@ -129,6 +150,30 @@ CASES: dict[str, tuple[Callable[[Bench], None], dict[str, Any], list[dict[str, A
         _results, {},
         [{"arm": "mask", "undefended": 0.5, "change": -0.4, "intervals_apart": True},
          {"arm": "noise", "change": 0.0, "intervals_apart": False}],
+    ),
+    "most_exposed_documents": (
+        _served, {},
+        [
+            {"document_id": "d1", "quoting": 2, "with_entities": 0, "answers": 4, "longest_run": 16},
+            {"document_id": "d2", "quoting": 0, "with_entities": 1, "answers": 4, "longest_run": 4,
+             "entities_leaked": 1},
+        ],
+    ),
+    "quoting_answers": (
+        _served, {"words": 3},
+        [{"path": "invoke", "quoting": 3, "answers": 3, "share": 1.0, "longest_run": 16, "unmeasured": 0},
+         {"path": "stream", "quoting": 0, "answers": 1, "share": 0.0, "longest_run": 0, "unmeasured": 0}],
+    ),
+    "exposure_by_user": (
+        _served, {},
+        [{"who": "ann", "answers": 2, "quoting": 1, "documents_quoted": 1, "entities_leaked": 1, "longest_run": 16},
+         {"who": "bob", "answers": 1, "quoting": 0, "documents_quoted": 0, "entities_leaked": 0, "longest_run": 0}],
+    ),
+    "exposure_by_route": (
+        _served, {"words": 5},
+        [{"route": None, "path": "invoke", "answers": 1, "quoting": 1, "share": 1.0, "with_entities": 0},
+         {"route": "/ask", "path": "invoke", "answers": 2, "quoting": 1, "share": 0.5, "with_entities": 1},
+         {"route": "/mail", "path": "stream", "answers": 1, "quoting": 0, "share": 0.0, "with_entities": 0}],
     ),
     "unanswered": (
         _traffic, {},

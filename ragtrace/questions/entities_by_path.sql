@@ -1,9 +1,9 @@
 -- How often do answers carry names and addresses that stood in the documents and not in the question?
--- One row a day, path and type: generations, those with such an entity, and their share. Needs texts (capture full).
+-- One row a day, path and type: generations, those with such an entity, and their share. Needs texts, or statistics of them.
 WITH leaked AS (
     SELECT DISTINCT trace_id, span_id, type FROM entities WHERE in_documents AND NOT in_query
 ), asked AS (
-    SELECT trace_id, span_id, start_time::DATE AS day, path FROM generations WHERE NOT nested AND response IS NOT NULL
+    SELECT trace_id, span_id, start_time::DATE AS day, path FROM generations WHERE NOT nested AND entities_readable
 ), counted AS (
     SELECT day, path, count(*) AS generations FROM asked GROUP BY ALL
 )

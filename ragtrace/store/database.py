@@ -18,11 +18,14 @@ from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
 from ragtrace.store import encryption
 from ragtrace.store.canary_search import search_for_planted
+from ragtrace.store.exposure import measure
 from ragtrace.store.losses import take_losses
 from ragtrace.store.merge import merge
+from ragtrace.store.windows import windows
 
 SCHEMA_VERSION = 1
 _SPILLED = "4GB"
+_MEASURED = 1_000  # generations of which the exposure is measured at once; `ragtrace exposure` does more
 _opening = RLock()  # two threads of one process share DuckDB's file; their merges must not meet
 
 
@@ -42,6 +45,7 @@ def open(database: str | Path = "traces.duckdb", *, key: str | None = None) -> d
         try:
             _prepare(connection, path)
             merge(connection, path)
+            measure(connection, limit=_MEASURED, seconds=0.5)
             take_losses(connection, path)
         except BaseException:
             connection.close()
@@ -187,6 +191,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     folder = files("ragtrace.store")
     views = sorted((f for f in folder.joinpath("views").iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     definitions = [file.read_text("utf-8") for file in (folder.joinpath("schema.sql"), *views)]
+    definitions.append(windows("\n".join(definitions)))
     comments = folder.joinpath("views", "comments.toml").read_text("utf-8")
     digest = blake2b("".join((*definitions, comments)).encode(), digest_size=16).hexdigest()
     if _check(connection, path):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _log = logging.getLogger("ragtrace.watch")
-_SEEN = "watched_to"  # in ragtrace_meta: the rowid up to which spans have been looked at
+_SEEN = "watched_to"  # in ragtrace_meta: the place and ids of the last span that has been looked at
 _MOST = 100  # alarms sent between two looks: whoever floods the store does not flood the people
 _NEW = """
 INSERT INTO alarm_data
@@ -93,15 +93,18 @@ def _detect(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _fresh(db: duckdb.DuckDBPyConnection) -> int:
+    """Fills ``fresh_traces``; where the marked span has another place (`ragtrace compact`), with all of them."""
     [(last,)] = db.execute("SELECT coalesce(max(rowid), -1) FROM span_data").fetchall()
-    [(seen,)] = db.execute(
-        "SELECT coalesce(max(try_cast(value AS BIGINT)), -1) FROM ragtrace_meta WHERE key = ?", [_SEEN]
-    ).fetchall()
-    if seen > last:  # the database was written anew (`ragtrace compact`)
-        seen = -1
+    marked = db.execute("SELECT string_split(value, ' ') FROM ragtrace_meta WHERE key = ?", [_SEEN]).fetchone()
+    place, trace, span = marked[0] if marked else (-1, None, None)
+    there = "SELECT rowid FROM span_data WHERE rowid = ? AND trace_id = ? AND span_id = ?"
+    [seen] = db.execute(there, [int(place), trace, span]).fetchone() or [-1]
     db.execute("CREATE TEMP TABLE fresh_traces AS SELECT DISTINCT trace_id FROM span_data WHERE rowid > ?", [seen])
     db.execute("DELETE FROM ragtrace_meta WHERE key = ?", [_SEEN])
-    db.execute("INSERT INTO ragtrace_meta VALUES (?, ?)", [_SEEN, str(last)])
+    db.execute(
+        "INSERT INTO ragtrace_meta SELECT ?, concat_ws(' ', rowid, trace_id, span_id) FROM span_data WHERE rowid = ?",
+        [_SEEN, last],
+    )
     return int(last - seen)
 
 
