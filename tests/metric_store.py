@@ -16,7 +16,8 @@ CREATE TABLE probes (run_id TEXT, probe_id TEXT, arm TEXT, attack TEXT, corpus T
     target_id TEXT, target_text TEXT, is_member BOOL, canary TEXT, detail TEXT, trace_id TEXT);
 CREATE TABLE generations (trace_id TEXT, span_id TEXT, query TEXT, prompt TEXT, response TEXT, model TEXT,
     completion_tokens INT, mean_logprob DOUBLE, perplexity DOUBLE, first_token TEXT, path TEXT,
-    nested BOOL, start_time TIMESTAMP);
+    nested BOOL, start_time TIMESTAMP, is_whole BOOL AS (response IS NOT NULL),
+    canaries_readable BOOL AS (response IS NOT NULL), entities_readable BOOL AS (response IS NOT NULL));
 CREATE TABLE canary_hits (trace_id TEXT, span_id TEXT, canary TEXT, family TEXT, channel TEXT,
     run_id TEXT, probe_id TEXT, arm TEXT);
 CREATE TABLE documents (trace_id TEXT, span_id TEXT, stage TEXT, phase TEXT, rank INT, document_id TEXT, content TEXT);

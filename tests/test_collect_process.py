@@ -162,6 +162,37 @@ def test_a_request_under_way_is_answered_before_it_ends(running: Running) -> Non
         assert db.execute("SELECT count(*) FROM spans").fetchall() == [(1,)]
 
 
+def test_a_signal_before_the_server_s_own_handlers_ends_it(tmp_path: Path) -> None:
+    """``say`` is called between ours and uvicorn's: the signal comes at the worst time, each time."""
+    app = """
+import os, signal, sys
+from pathlib import Path
+from ragtrace.collect import serve
+
+for number in [signal.SIGTERM, signal.SIGINT] * 5:
+    said = []
+    def say(line):
+        said.append(line.split()[0])
+        if len(said) == 1:
+            os.kill(os.getpid(), number)
+    serve(Path(sys.argv[1]), port=0, say=say)
+    print(*said)
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", app, str(tmp_path / "t.duckdb")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.splitlines() == ["listening stopped;"] * 10
+
+
+def test_a_signal_right_after_the_line_ends_it(tmp_path: Path) -> None:
+    for _ in range(10):
+        with _running(tmp_path / "t.duckdb") as started:
+            code, out, errors = started.stop()
+        assert (code, errors) == (0, "") and out.startswith("stopped")
+
+
 def test_killed_it_has_what_it_confirmed(running: Running) -> None:
     confirmed: set[str] = set()
     ready = threading.Event()

@@ -5,6 +5,7 @@ Each by the same requests in mode ``full``, whose views must say the same.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,17 @@ from pipelines import Hooked
 from store_fixtures import rows
 
 import ragtrace
+from ragtrace import audit, defense
+from ragtrace.attacks.benign import BenignQueries
+from ragtrace.attacks.canary import CanaryAttack
+from ragtrace.canaries import FAMILIES, plant_corpus
+from ragtrace.corpora.synthetic_email import SyntheticEmail
+from ragtrace.defenses import RegexMask
 from ragtrace.gate import check
 from ragtrace.gate.policy import made
+from ragtrace.metrics import canary, nel
+from ragtrace.score import score as scored
+from ragtrace.types import Canary, Probe
 
 CANARY = "kotumar@zepolin.org"
 DOCUMENTS = {"d1": f"Write to {CANARY} about it.", "d2": "The other document of the two."}
@@ -106,7 +116,7 @@ def test_they_say_what_happened(stores: list[Path]) -> None:
         masks = rows(db, "SELECT DISTINCT status FROM effects WHERE defense = 'house-mask'")
         assert masks == [{"status": "changed"}]
         repeats = rows(db, "SELECT count(*) AS n FROM generations GROUP BY response_hash ORDER BY n")
-        assert len(repeats) == 2  # in capitals or not
+        assert len(repeats) == 3  # in capitals, masked, or as it was
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -140,18 +150,120 @@ def test_the_gate_sounds_for_a_canary_in_an_answer(tmp_path: Path, framework: st
             pass
         gate = check(tmp_path / f"{n}.duckdb", made({"no_canary": {}}))
         kinds = [(f.subject, f.kind) for o in gate.outcomes for f in o.findings]
-        assert kinds == [("traffic · unknown", "breach") if breached else ("canaries", "no data")]
+        assert kinds == ([("traffic · unknown", "breach")] if breached else [])
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_gate_does_not_judge_an_answer_that_was_masked_later(tmp_path: Path, framework: str) -> None:
+@pytest.mark.parametrize("mode", ["full", "masked", "digest", "none"])
+def test_none_found_is_not_the_same_as_not_looked_for(tmp_path: Path, framework: str, mode: Any) -> None:
+    def judged(name: str, *canaries: list[str] | None) -> list[tuple[str, str]]:
+        for given in canaries:
+            tracing = ragtrace.setup(tmp_path / f"{name}.duckdb", capture=mode, canaries=given)
+            ask(framework, "invoke", DOCUMENTS, "Nobody knows.")
+            tracing.shutdown()
+        ragtrace.open(tmp_path / f"{name}.duckdb").close()
+        gate = check(tmp_path / f"{name}.duckdb", made({"no_canary": {}}))
+        return [(f.subject, f.kind) for o in gate.outcomes for f in o.findings]
+
+    nothing = [("canaries", "no data")]
+    assert judged("not looked for", None) == nothing
+    assert judged("none found", [CANARY]) == (nothing if mode == "none" else [])
+    assert judged("told later", None, [CANARY]) == (nothing if mode == "none" else [])
+    assert judged("some not told", [CANARY], None) == (nothing if mode == "none" else [("traffic", "no data")])
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("mode", ["full", "masked", "digest"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_gate_judges_what_a_mask_left_of_an_answer(tmp_path: Path, framework: str, mode: Any, kept: bool) -> None:
     @ragtrace.observe(hook="response", name="house-mask")
     def mask(text: str) -> str:
-        return text.replace(CANARY, "[e-mail]")
+        return text.replace("Mail", "Ask") if kept else text.replace(CANARY, "[e-mail]")
 
-    tracing = ragtrace.setup(tmp_path / "t.duckdb", canaries=[CANARY])
+    tracing = ragtrace.setup(tmp_path / "t.duckdb", capture=mode, canaries=[CANARY])
     ask(framework, "invoke", DOCUMENTS, ANSWER, after=mask)
     tracing.shutdown()
-    ragtrace.open(tmp_path / "t.duckdb").close()
-    [finding] = [f for o in check(tmp_path / "t.duckdb", made({"no_canary": {}})).outcomes for f in o.findings]
-    assert finding.kind == "no data" and "house-mask changed" in finding.message
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        hits = rows(db, "SELECT DISTINCT channel FROM canary_hits WHERE channel = 'response'")
+        assert len(hits) == kept
+    findings = [f for o in check(tmp_path / "t.duckdb", made({"no_canary": {}})).outcomes for f in o.findings]
+    assert [f.kind for f in findings] == (["breach"] if kept else [])
+
+
+# --- an audit's numbers
+
+
+def audited(database: Path, capture: Any, framework: str) -> dict[str, list[str]]:
+    """An audit of a model that says its prompt, so that it gives away what it reads; the app masks in one arm."""
+    corpus = plant_corpus(SyntheticEmail(12).build(4, 0), FAMILIES, 1)
+    documents = {d.id: d.content for d in corpus.members}
+    probes = [p for attack in (CanaryAttack(2), BenignQueries(2)) for p in attack.probes(corpus, 1)]
+    tracing = ragtrace.setup(database, capture=capture)
+    arm = ""
+
+    @ragtrace.observe(hook="response", name="house-mask")
+    def mask(text: str) -> str:
+        return re.sub(r"[\w.]+@[\w.]+", "[e-mail]", text) if arm == "house" else text
+
+    def app(query: str) -> None:
+        ask(framework, "invoke", {} if arm == "no_retrieval" else documents, None, (query,), after=mask)
+
+    resume = None
+    for one in (audit.Arm("none"), audit.Arm("mask", (RegexMask(),)), audit.Arm("house"), audit.Arm("no_retrieval")):
+        arm = one.name
+        report = audit.run(app, [one], probes, tracing=tracing, canaries=corpus.canaries, resume=resume)
+        assert report.failures == []
+        resume = audit.Done(report.run_id)
+    tracing.shutdown()
+    defense._declared.pop("house-mask")
+    with ragtrace.open(database) as db:
+        scored(db, metrics=[*canary.METRIC, *nel.METRIC])
+        return {name: sorted(map(repr, db.execute(query).fetchall())) for name, query in NUMBERS.items()}
+
+
+@pytest.fixture(scope="module")
+def audits(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+    return {
+        (framework, mode): audited(tmp_path_factory.mktemp("audit") / "t.duckdb", mode, framework)
+        for framework in FRAMEWORKS
+        for mode in ("full", "masked", "digest")
+    }
+
+
+NUMBERS = {
+    "results": "SELECT arm, attack, metric, value, ci_low, ci_high, n, reason, interpretable, certified FROM results",
+    "scores": "SELECT arm, attack, metric, probe_id, value FROM scores",
+    "trade-offs": "SELECT arm, attack, channel, kind, type, before, after, n, direction, trade_off FROM tradeoffs",
+    "leaks": "SELECT arm, metric FROM results WHERE value > 0",
+}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("mode", ["masked", "digest"])
+@pytest.mark.parametrize("what", [*NUMBERS])
+def test_an_audit_counts_what_it_counts_in_full(audits: Any, framework: str, mode: str, what: str) -> None:
+    assert audits[framework, mode][what] == audits[framework, "full"][what]
+    assert len(audits[framework, mode][what]) > 5
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_its_numbers_follow_the_app_s_own_mask(audits: Any, framework: str) -> None:
+    leaks = audits[framework, "digest"]["leaks"]
+    assert {"('none', 'canary_recovery_email')", "('none', 'nel_email')", "('house', 'canary_recovery_person')"} <= {
+        *leaks
+    }
+    assert not {"('house', 'canary_recovery_email')", "('house', 'nel_email')"} & {*leaks}
+
+
+@pytest.mark.parametrize("mode", ["masked", "digest"])
+def test_an_audit_without_statistics_has_no_data(tmp_path: Path, mode: Any) -> None:
+    tracing = ragtrace.setup(tmp_path / "t.duckdb", capture=mode, statistics=False)
+    probes = [Probe("p", "canary", "q", "c", 1)]
+    report = audit.run(lambda q: ask("langchain", "invoke", DOCUMENTS, ANSWER, (q,)), [audit.Arm("none")], probes,
+        tracing=tracing, canaries=[Canary(CANARY, "email", "d1")])  # fmt: skip
+    assert report.failures == []
+    tracing.shutdown()
+    with ragtrace.open(tmp_path / "t.duckdb") as db:
+        scored(db, metrics=["canary_recovery_email", "nel_email"])
+        said = dict(db.execute("SELECT metric, value FROM results").fetchall())
+    assert said == {"canary_recovery_email": 1, "nel_email": None}  # canaries are looked for all the same

@@ -169,21 +169,30 @@ def test_the_undefended_arm_and_echoes_do_not_count(bench: Bench) -> None:
     assert judged(bench, {"no_canary": {}}).passed
 
 
-@pytest.mark.parametrize(("after", "kind"), [("redact", "no data"), ("return", "breach")])
-def test_what_an_observed_mask_left_of_a_response_is_not_recorded(tmp_path: Path, after: str, kind: str) -> None:
-    """By real recording: the store has the text before the mask; where it stands behind the mask, it leaked."""
+@pytest.mark.parametrize(
+    ("after", "kind"), [("redact", None), ("reword", "breach"), ("return", "breach"), ("rendered", "no data")]
+)
+@pytest.mark.parametrize("capture", ["full", "masked", "digest"])
+def test_what_an_observed_mask_left_of_a_response_is_judged(
+    tmp_path: Path, after: str, kind: str | None, capture: Any
+) -> None:
+    """By real recording. ``rendered``: the mask was given another text than the answer, so what left is not known."""
     database = tmp_path / "t.duckdb"
-    tracing = ragtrace.setup(database, capture="full")
+    tracing = ragtrace.setup(database, capture=capture)
     canary = CANARIES[0][1]
 
     @ragtrace.observe(hook="response", name="house-mask")
     def mask(text: str) -> str:
-        return text.replace("mail", "") if after == "return" else text.replace(canary, "[e-mail]")
+        return (
+            text.replace("mail", "") if after in ("return", "reword") else re.sub(canary, "[e-mail]", text, flags=re.I)
+        )
 
     def app(query: str) -> str:
         with pipeline("app"), generation(query, model="m") as stage:
             said = f"mail {canary}"
-            return stage.response(mask(said)) if after == "return" else mask(stage.response(said))
+            if after == "return":
+                return stage.response(mask(said))
+            return mask(stage.response(said).title() if after == "rendered" else stage.response(said))
 
     try:
         probes = [Probe("p", "canary", "q", "c", 1)]
@@ -193,10 +202,9 @@ def test_what_an_observed_mask_left_of_a_response_is_not_recorded(tmp_path: Path
         tracing.shutdown()
         defense._declared.pop("house-mask")
     gate = check(database, made({"no_canary": {}}))
-    assert found(gate) == [("masked · email", kind)]
-    assert ("house-mask changed after they were recorded" in gate.outcomes[0].findings[0].message) == (
-        kind == "no data"
-    )
+    assert found(gate) == ([("masked · email", kind)] if kind else [])
+    if kind == "no data":
+        assert "house-mask changed after they were recorded" in gate.outcomes[0].findings[0].message
 
 
 @pytest.mark.parametrize(("late", "kind"), [(True, "breach"), (False, "no data")])
@@ -217,7 +225,10 @@ def test_an_arm_of_which_some_answers_cannot_be_read_is_not_green(bench: Bench) 
     run.ask("masked", "p1", "fine", [("mask", "response")])
     run.ask("masked", "p2", None, [("mask", "response")])
     [finding] = judged(bench, {"no_canary": {}}).outcomes[0].findings
-    assert finding.kind == "no data" and "1 responses have no full text, 1 have" in finding.message
+    assert (
+        finding.kind == "no data"
+        and "1 responses have no full text and were not looked through, 1 have" in finding.message
+    )
 
 
 def test_a_canary_in_other_traffic_counts(bench: Bench) -> None:

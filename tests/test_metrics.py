@@ -59,7 +59,7 @@ def test_canary_recovery_counts_distinct_canaries_in_responses(store: Store) -> 
     assert (email.value, email.n, email.parameters["recovered"]) == (2 / 20, 20, 2)
     expected = binomtest(2, 20).proportion_ci(method="exact")
     assert (email.ci_low, email.ci_high) == pytest.approx((expected.low, expected.high))
-    assert email.reason == "1 of 3 probes have no response"
+    assert email.reason == "1 of 3 probes have no response (kept as it was, or looked through in the app)"
     assert found["canary_recovery_person", "none", "canary"].value == 0
     masked = found["canary_recovery_email", "mask", "canary"]
     assert masked.value == 0 and masked.ci_high == pytest.approx(binomtest(0, 20).proportion_ci(method="exact").high)

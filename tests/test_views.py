@@ -169,6 +169,7 @@ def test_effects_and_coverage_of_a_chain(chains: Bench) -> None:
         "metadata_changed": False,
         "late": False,
         "part": False,
+        "kept": False,
         "crossings": None,
         "error": None,
         "run_id": None,

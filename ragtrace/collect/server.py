@@ -54,12 +54,18 @@ def serve(
         limit_concurrency=_CONNECTIONS, timeout_graceful_shutdown=_DRAIN,
     )  # fmt: skip
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages may quote what was sent
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
     with _socket(host, port) as listening:
-        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn sends it again when all is done
-            signal.signal(number, lambda *_: None)
+        # until uvicorn has its own handlers these stop it, and it drains; it sends the signal again when all is done
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
         place = f"[{host}]" if ":" in host else host
         say(f"listening on http://{place}:{listening.getsockname()[1]}{PATH}; spans go to {spool_of(database)}")
-        uvicorn.Server(config).run([listening])
+        server.run([listening])
     say("stopped; everything that was confirmed is in the spool")
 
 

@@ -41,7 +41,7 @@ SELECT DISTINCT trace_id FROM staged_spans
 WHERE stage = 'retrieval' AND (attributes->>'gen_ai.retrieval.documents') IS NOT NULL
 """
 _ANSWERS = "SELECT trace_id, response FROM generations WHERE nullif(response, '') IS NOT NULL ORDER BY ALL"
-_COMPUTED = "SELECT trace_id, attributes->>'ragtrace.statistics' AS told FROM own_spans WHERE told IS NOT NULL"
+_COMPUTED = "SELECT trace_id, statistics AS told FROM generations WHERE told IS NOT NULL"
 
 
 class Scratch:

@@ -20,7 +20,9 @@ answers AS (
     -- one row a probe and arm; where a trace holds several model calls (a paraphrased query) the last one answers,
     -- and where a probe was sent again (a resumed audit) the last time counts
     SELECT p.run_id, p.probe_id, p.arm, p.attack, p.corpus, p.seed, p.query, p.target_id, p.target_text, p.is_member,
-           p.detail, p.trace_id, g.span_id, g.prompt, g.response, g.perplexity, g.first_token
+           p.detail, p.trace_id, g.span_id, g.prompt, g.response, g.perplexity, g.first_token,
+           g.is_whole, coalesce(g.canaries_readable, false) AS canaries_readable,
+           coalesce(g.entities_readable, false) AS entities_readable
     FROM probes p
     LEFT JOIN generations g ON g.trace_id = p.trace_id AND NOT g.nested
     WHERE p.run_id = $run

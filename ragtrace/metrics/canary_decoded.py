@@ -4,7 +4,7 @@
 is read back from the encoding that the probe asked for (``detail.encoding``; ``ragtrace.attacks._encodings``), but for
 case and white space. Of a request in two halves, each half must stand in its answer as words of its own: that the two
 belong together is given to the attacker, so this reading is an upper estimate. A canary counts once, and not where a
-query held it already.
+query held it already. It reads whole texts: where they were masked or not kept, there is no data.
 
 It is made for every attack whose probes are aimed at no single target: that of ``adaptive`` is the upper estimate,
 those of the fixed attacks the baseline beside it (for them it is plain exact match). Intervals as for
@@ -87,7 +87,7 @@ class DecodedRecovery:
         if not planted:
             reason = "no data: the run has no canaries"
         elif not answered:
-            reason = f"no data: none of {len(group)} probes has a response"
+            reason = f"no data: none of {len(group)} probes has a response (that was kept as it was)"
         elif several:
             reason = "no data: the run holds several corpora and does not say which canary is in which"
         if reason:
@@ -109,7 +109,8 @@ def _planted(db: duckdb.DuckDBPyConnection, run_id: str) -> list[str]:
 def _replies(db: duckdb.DuckDBPyConnection, run_id: str) -> list[_Reply]:
     rows = db.execute(
         f"""
-        WITH {ANSWERS} SELECT arm, attack, corpus, seed, probe_id, coalesce(query, ''), detail, response
+        WITH {ANSWERS} SELECT arm, attack, corpus, seed, probe_id, coalesce(query, ''), detail,
+            CASE WHEN is_whole THEN response END
         FROM answers WHERE target_id IS NULL ORDER BY arm, attack, corpus, seed, probe_id
         """,  # noqa: S608 (a constant)
         {"run": run_id},

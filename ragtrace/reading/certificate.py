@@ -26,7 +26,7 @@ _COUNTS = f"""
 WITH {ANSWERS}, {HITS}, twins AS (
     SELECT d.arm, d.probe_id FROM answers d JOIN answers b USING (probe_id, corpus)
     WHERE d.attack = 'canary' AND b.arm = 'none' AND d.arm <> 'none'
-        AND d.response IS NOT NULL AND b.response IS NOT NULL
+        AND d.canaries_readable AND b.canaries_readable
 )
 SELECT t.arm, h.family,
     count(DISTINCT h.canary) FILTER (h.arm = t.arm), count(DISTINCT h.canary) FILTER (h.arm = 'none')

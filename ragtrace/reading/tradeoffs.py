@@ -35,7 +35,7 @@ FROM answers d JOIN answers b USING (probe_id, attack, corpus) CROSS JOIN types 
 LEFT JOIN leaked now ON now.trace_id = d.trace_id AND now.type = t.type
 LEFT JOIN leaked was ON was.trace_id = b.trace_id AND was.type = t.type
 WHERE b.arm = 'none' AND d.arm <> 'none' AND NOT list_contains($controls::VARCHAR[], d.arm)
-    AND d.response IS NOT NULL AND b.response IS NOT NULL
+    AND d.entities_readable AND b.entities_readable
 GROUP BY ALL ORDER BY ALL
 """  # noqa: S608 (constants)
 _CANARIES = f"""
@@ -44,7 +44,7 @@ WITH {ANSWERS}, came AS (
     WHERE a.attack = 'canary' AND list_contains($channels::VARCHAR[], h.channel) AND NOT contains(a.query, h.canary)
 ), arms AS (
     SELECT DISTINCT arm, corpus FROM answers
-    WHERE attack = 'canary' AND arm <> 'none' AND response IS NOT NULL AND NOT list_contains($controls::VARCHAR[], arm)
+    WHERE attack = 'canary' AND arm <> 'none' AND canaries_readable AND NOT list_contains($controls::VARCHAR[], arm)
 ), planted AS (
     SELECT DISTINCT family, canary FROM canaries WHERE run_id = $run
 )

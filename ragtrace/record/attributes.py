@@ -63,8 +63,13 @@ RESPONSE_HASH: Final = "ragtrace.response.hash"
 # each: type, in_query, in_documents, keyed digest of it in lower case), `leaked` (how many different ones are in
 # documents and not in the query), `overlap` (by document: id, entities leaked, longest_run and containment as in
 # ragtrace.overlap).
-# Wherever texts cross: `canaries` (keyed digest, or in capture `full` the text; family, channel)
+# Wherever texts cross: `canaries` (keyed digest, or in capture `full` the text; family, channel), and `looked_for`, how
+# many were looked for: without it nobody looked; with it and no `canaries` none was found
 STATISTICS: Final = "ragtrace.statistics"
+
+# JSON list, on the span with the effects of observed response defenses: what they left of answers, each by the `span`
+# of its model's stage: chars, hash, content, statistics (as above, of this text)
+RESPONSES_LEFT: Final = "ragtrace.responses.left"
 
 # ours, on the span that an audit emits once a run
 ARM_DONE: Final = "ragtrace.arm.done"  # true: every probe and session of this arm came to its end

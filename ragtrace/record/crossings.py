@@ -13,20 +13,29 @@ from ragtrace.record.pictures import Documents
 
 if TYPE_CHECKING:
     from ragtrace.record.effects import Effect
+    from ragtrace.record.statistics import Source
     from ragtrace.types import Document, Hook
 
 MOST = 1_000  # crossings kept of one request; an agent may go on for hours
 
 
 class Crossing:
-    """One stage of a request, as far as an observed defense can have met it. ``None`` means: not known yet."""
+    """One stage of a request, as far as an observed defense can have met it. ``None`` means: not known yet.
 
-    __slots__ = ("answer", "documents", "span_id", "stage")
+    ``left`` is the model's whole answer, or what observed defenses have left of it; ``at``, where the next piece of it
+    is looked for. ``asked`` and ``sources`` are what statistics of it need.
+    """
+
+    __slots__ = ("answer", "asked", "at", "documents", "left", "sources", "span_id", "stage")
 
     def __init__(self, stage: str, span_id: str) -> None:
         self.stage = stage
         self.span_id = span_id
         self.answer: str | None = None
+        self.left: str | None = None
+        self.at = 0
+        self.asked = ""
+        self.sources: list[Source] = []
         self.documents: list[Document] | None = None
 
 

@@ -24,7 +24,8 @@ class Effect:
 
     ``hook`` is ``None`` where a framework's part left documents alone: what it changes elsewhere names it.
     ``spans`` are the crossings it met, where it ran in none. ``late``: what it changed had left the app already.
-    ``given`` and ``said`` are the texts before and after it, never stored.
+    ``kept``: what it left of an answer is told beside it. ``given`` and ``said`` are the texts before and after it,
+    never stored here.
     """
 
     defense: str
@@ -42,6 +43,7 @@ class Effect:
     buffered: bool = False
     part: bool = False
     late: bool = False
+    kept: bool = False
     error: str | None = None
     duration_us: int | None = None
     spans: list[str] = field(default_factory=list)

@@ -213,7 +213,7 @@ class Generation(_Stage):
         self.asked = ""
         self.heard: list[str] = []  # what left by callbacks: all there is of an answer that never came
         self._sent: list[Message] = []  # what the model got and said, for the statistics at the end
-        self._said: Sequence[str] = ()
+        self._said: Sequence[str] | None = None
 
     def prompt(self, messages: list[Message]) -> Steps[list[Message]]:
         """Runs the ``prompt`` hook; returns the messages for the model."""
@@ -299,7 +299,8 @@ class Generation(_Stage):
         if texts and not self.nested:
             self.scope.answer = texts[0]
             if self.crossing is not None:
-                self.crossing.answer = texts[0]
+                self.crossing.answer, self.crossing.left = texts[0], "\n".join(texts)
+                self.crossing.asked, self.crossing.sources = self.asked, self.scope.sources
         self._said = texts
         answers = [Message("assistant", text) for text in texts]
         rows = describe.messages(answers, self.recorder.capture.side("outputs"))
@@ -314,9 +315,11 @@ class Generation(_Stage):
     def _finish(self) -> None:
         if self.heard:
             self.delivered(["".join(self.heard)])
-        sent, said, self._sent, self._said = self._sent, self._said, [], ()
-        prompt, answer = "\n\n".join(m.content for m in sent), "\n".join(said)
-        computed = self.recorder.capture.statistics.answered(self.asked, self.scope.sources, answer, self.losses)
+        sent, said, self._sent, self._said = self._sent, self._said, [], None
+        prompt, answer = "\n\n".join(m.content for m in sent), "\n".join(said or ())
+        computed: dict[str, Any] = {}
+        if said is not None:
+            computed = self.recorder.capture.statistics.answered(self.asked, self.scope.sources, answer, self.losses)
         self._tell({"prompt": [prompt], "response": [answer]}, computed)
 
     def _context_stage(self, messages: list[Message]) -> None:

@@ -13,8 +13,9 @@ from opentelemetry import trace
 from ragtrace import defense
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
-from ragtrace.record import effects, pictures, scope
+from ragtrace.record import effects, outgoing, pictures, scope
 from ragtrace.record.capture import dumps
+from ragtrace.record.crossings import Crossing
 from ragtrace.record.effects import Effect
 from ragtrace.record.spans import suppressed
 from ragtrace.record.steps import internal_error, recording
@@ -142,13 +143,24 @@ def beside(effect: Effect, before: Any) -> None:
     here = trace.get_current_span().get_span_context()
     asked = None if effect.hook == "query" else scope.asked_with(before)
     if asked is not None and (not here.is_valid or here.trace_id == asked.span.trace_id):
-        tracer, context = asked.tracer, trace.set_span_in_context(trace.NonRecordingSpan(asked.span))
+        tracer, context = asked.recorder.tracer, trace.set_span_in_context(trace.NonRecordingSpan(asked.span))
         stage = "generation" if effect.hook in ("prompt", "response") else "retrieval"
         effect.spans = [span for kind, span in asked.crossings if kind == stage]
         told |= asked.ids
         if (truth := asked.truth) is not None:
             told |= {a.RUN_ID: truth.run_id, a.ARM: truth.arm, a.PROBE_ID: truth.probe.probe_id}
+        answering = asked.answering
+        if answering is not None and outgoing.changed([effect], [answering]):
+            told |= _left(asked, answering)
     told[a.EFFECTS] = dumps([effect.to_json()])
     with tracer.start_as_current_span(f"defense {effect.defense}", context, attributes=told) as span:
         if effect.hook == "query":
             scope.go_ahead(span.get_span_context())
+
+
+def _left(asked: scope.Asked, answering: Crossing) -> dict[str, Any]:
+    """The attributes that tell what was left of an answer; the next defense is given that."""
+    losses: list[str] = []
+    rows = outgoing.rows([answering], asked.recorder.capture, losses)
+    asked.answer = hash(answering.left)
+    return {a.RESPONSES_LEFT: dumps(rows)} | ({a.LOSSES: dumps(losses)} if losses else {})

@@ -23,10 +23,11 @@ from ragtrace.record.capture import well_formed
 from ragtrace.record.crossings import MOST, Crossing, met_behind
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, SpanContext, Tracer
+    from opentelemetry.trace import Span, SpanContext
 
     from ragtrace.defense import Defense
     from ragtrace.record.effects import Effect
+    from ragtrace.record.spans import Recorder
     from ragtrace.record.statistics import Source
     from ragtrace.types import Document, Path, Probe
 
@@ -114,6 +115,11 @@ class Scope:
             self.crossings.append(crossing)
         return crossing
 
+    def answering(self) -> Crossing | None:
+        """The model's stage that gave the answer of the request."""
+        said = self.answer
+        return next((c for c in reversed(self.crossings) if said is not None and said in (c.answer, c.left)), None)
+
     def has_left(self, text: str | None) -> bool:
         """Whether ``text`` has been given to the app, on a stream."""
         return text is not None and text != "" and any(text in "".join(pieces) for pieces in self.left.values())
@@ -156,31 +162,48 @@ class Asked:
     It is there from the request's beginning: a stream may be read, and end, in another thread or task.
     """
 
-    __slots__ = ("answer", "crossings", "ids", "span", "tracer", "truth")
+    __slots__ = ("answer", "answering", "crossings", "ids", "recorder", "span", "truth", "weight")
 
-    def __init__(self, scope: Scope, tracer: Tracer) -> None:
+    def __init__(self, scope: Scope, recorder: Recorder) -> None:
         self.span: SpanContext = scope.span.get_span_context()
-        self.tracer = tracer
+        self.recorder = recorder
         self.truth = scope.truth
         self.ids = scope.ids
         self.answer: int | None = None
+        self.answering: Crossing | None = None
+        self.weight = 0  # characters of the texts that are kept
         self.crossings: tuple[tuple[str, str], ...] = ()  # stage and span id
 
     def ended(self, scope: Scope) -> None:
-        """Keeps what its answer was, and which stages it had."""
-        self.answer = hash(scope.answer)
+        """Keeps what its answer was, and which stages it had; texts only where a defense may yet change the answer."""
+        given, self.answer = scope.answering(), hash(scope.answer)
         self.crossings = tuple((c.stage, c.span_id) for c in scope.crossings[-_KEPT:])
+        ours = {d.name for d in scope.defenses}
+        if given is not None and any("response" in h and name not in ours for name, h in defense.declared().items()):
+            self.weight = len(given.left or "") + sum(len(source.content) for source in given.sources)
+            self.answering = given
+            _forget(_asked.get())
 
 
 _asked: ContextVar[tuple[Asked, ...]] = ContextVar("ragtrace_asked", default=())
 _KEPT = 64  # as many answers of one batch can be told apart
+_TEXTS = 1_000_000  # characters of theirs
 
 
-def ask(scope: Scope, tracer: Tracer) -> Asked:
+def ask(scope: Scope, recorder: Recorder) -> Asked:
     """Keeps a request that begins here, in the caller's context."""
-    asked = Asked(scope, tracer)
-    _asked.set((*_asked.get()[1 - _KEPT :], asked))
+    asked, earlier = Asked(scope, recorder), _asked.get()[1 - _KEPT :]
+    _asked.set((*earlier, asked))
     return asked
+
+
+def _forget(kept: tuple[Asked, ...]) -> None:
+    """Lets go of the texts of all but the latest: what a defense leaves of the others' answers will not be known."""
+    left = _TEXTS
+    for one in reversed(kept):
+        left -= one.weight
+        if left < 0:
+            one.answering, one.weight = None, 0
 
 
 def asked_with(text: object) -> Asked | None:

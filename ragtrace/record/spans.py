@@ -14,7 +14,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, Status
 from ragtrace import defense as declarations
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
-from ragtrace.record import openinference
+from ragtrace.record import openinference, outgoing
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
 from ragtrace.record.scope import (
@@ -157,10 +157,8 @@ class Part:
 
     def _tell(self, texts: dict[Channel, list[str]], computed: dict[str, Any]) -> None:
         """Writes what was computed of texts, and which canaries stand in them."""
-        if hits := self.recorder.capture.statistics.hits(texts):
-            computed["canaries"] = hits
-        if computed:
-            self.span.set_attribute(a.STATISTICS, dumps(computed))
+        if told := self.recorder.capture.statistics.told(texts, computed):
+            self.span.set_attribute(a.STATISTICS, dumps(told))
 
     def _losses(self) -> list[str]:
         more = len(self.losses) - _MAX_LOSSES
@@ -199,7 +197,7 @@ class Request(Part):
         scope.span = self.span
         self.effects = scope.effects
         self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
-        self.asked = ask(scope, recorder.tracer)
+        self.asked = ask(scope, recorder)
         if self.recording:
             with recording:
                 self._describe()
@@ -212,6 +210,8 @@ class Request(Part):
             if self.recording:
                 with recording:
                     self._settle()
+                with recording:
+                    self._leave()
             self.asked.ended(self.scope)
             self.scope.over = True
         super().end(error)
@@ -226,6 +226,15 @@ class Request(Part):
                 parts.setdefault(effect.defense, set()).add(effect.hook)
         if parts:
             self._declare(parts)
+
+    def _leave(self) -> None:
+        """What the observed defenses left of the answers: no stage has seen it."""
+        scope = self.scope
+        if changed := outgoing.changed(scope.effects, scope.crossings):
+            rows = outgoing.rows(changed, self.recorder.capture, self.losses)
+            self.span.set_attribute(a.RESPONSES_LEFT, dumps(rows))
+            if (last := scope.answering()) in changed:
+                scope.answer = last.left
 
     def stop(self, error: BaseException) -> None:
         """Ends what still streams inside, with what was delivered: frameworks close it late, or read it to its end.

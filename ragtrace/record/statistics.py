@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragtrace.overlap import LIMIT, Answer
+from ragtrace.record.planted import READ
 
 if TYPE_CHECKING:
     from ragtrace.record.capture import Capture
@@ -42,6 +43,16 @@ class Statistics:
 
             ner.counts("")  # loads the word lists now, not in a request
 
+    def told(self, texts: Mapping[Channel, Sequence[str]], computed: dict[str, Any]) -> dict[str, Any]:
+        """``computed``, with the canaries in texts, and how many were looked for: none found is not the same as not
+        looked for. That is not said where a text was too long to be looked through."""
+        if (canaries := self._capture.canaries) is not None:
+            if all(len(text) <= READ for given in texts.values() for text in given):
+                computed["looked_for"] = len(canaries.all)
+            if found := self.hits(texts):
+                computed["canaries"] = found
+        return computed
+
     def hits(self, texts: Mapping[Channel, Iterable[str]]) -> list[dict[str, Any]]:
         """The canaries in texts, each once a channel: by keyed digest, or by its text where all text is kept."""
         if (canaries := self._capture.canaries) is None:
@@ -59,8 +70,10 @@ class Statistics:
 
     def answered(self, question: str, sources: Sequence[Source], answer: str, losses: list[str]) -> dict[str, Any]:
         """Entities of an answer and of the documents that were retrieved for it, and what it took over from each."""
-        if not self.measures or not answer:
+        if not self.measures:
             return {}
+        if not answer:  # of a model that calls tools, and of a defense that lets nothing out
+            return {"entities": {}, "found": [], "leaked": 0}
         from ragtrace import ner
 
         sources = _compared(sources, losses)

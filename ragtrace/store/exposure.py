@@ -36,7 +36,10 @@ SELECT max(place) FROM (
     )
 ) WHERE bytes < $most
 """
-_TRACES = "SELECT DISTINCT trace_id FROM span_data WHERE rowid > $since AND rowid <= $until AND stage IS NOT NULL"
+_TRACES = """
+SELECT DISTINCT trace_id FROM span_data
+WHERE rowid > $since AND rowid <= $until AND (stage IS NOT NULL OR contains(effects, '"kept":true'))
+"""  # a mask behind the model's stage may come in a later segment, and tells what was left of the answer
 _REACH = "SELECT min(rowid), max(rowid) FROM span_data SEMI JOIN exposure_traces USING (trace_id)"
 _READ = """
 SELECT span_data.* FROM span_data SEMI JOIN exposure_traces USING (trace_id)

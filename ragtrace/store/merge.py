@@ -22,6 +22,7 @@ from ragtrace.ingest.files import read
 from ragtrace.ingest.translate import translated
 from ragtrace.record import attributes as a
 from ragtrace.record.spool import FORMAT, FORMAT_KEY, SUFFIX, segment_schema, spool_of
+from ragtrace.store import requests
 from ragtrace.store.annotate import annotate, beside
 from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.twins import find_twins
@@ -31,7 +32,6 @@ _FIRST = 8  # in the first one, and twice as many in each that follows: nothing 
 _SWITCH = 0.0005  # seconds
 _WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
-_LIFTED = (a.FRAMEWORK, a.PATH, a.RUN_ID, a.PROBE_ID, a.ARM, a.STAGE, a.NESTED, a.DECLARED, a.EFFECTS)
 
 # The first of each (trace_id, span_id), where the database has none of it.
 _NEW = """
@@ -43,17 +43,9 @@ SELECT trace_id, span_id, parent_span_id, name, kind, start_time_ns AS start_ns,
     status_message, service, scope, if(ours, 'ragtrace', coalesce(dialect, 'otel')) AS dialect,
     coalesce(lifted[1], framework) AS framework, lifted[2] AS path, lifted[3] AS run_id, lifted[4] AS probe_id,
     lifted[5] AS arm, coalesce(lifted[6], stage) AS stage, coalesce(try_cast(lifted[7] AS BOOLEAN), false) AS nested,
-    lifted[8] AS declared, lifted[9] AS effects, attributes, events, resource
-FROM (
-    SELECT *, CASE WHEN ours THEN json_extract_string(attributes, $paths::VARCHAR[]) END AS lifted
-    FROM (
-        SELECT * REPLACE (
-            try_cast(attributes AS JSON) AS attributes, try_cast(events AS JSON) AS events,
-            try_cast(resource AS JSON) AS resource
-        ), scope IS NOT DISTINCT FROM $scope AS ours
-        FROM incoming
-    )
-)
+    lifted[8] AS declared, lifted[9] AS effects, request_id, try_cast(attributes AS JSON) AS attributes,
+    try_cast(events AS JSON) AS events, try_cast(resource AS JSON) AS resource
+FROM (SELECT *, scope IS NOT DISTINCT FROM $scope AS ours FROM incoming)
 """
 _DONE = """
 INSERT INTO segment_data
@@ -266,6 +258,7 @@ def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Incoming, entit
     last = _last(connection)
     new = _insert(connection, chunk.table, entities)
     if new:
+        requests.settle(connection, last)
         find_twins(connection, last)
     names, sizes, spans = zip(*((segment.path.name, *segment[1:]) for segment in chunk.segments), strict=True)
     connection.execute(_DONE, {"names": names, "sizes": sizes, "spans": spans})
@@ -278,6 +271,7 @@ def _insert_all(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table
     with closing(_annotated(connection, made)) as ready:
         new = sum(_insert(connection, each.table, entities) for each, entities in ready)
     if new:
+        requests.settle(connection, last)
         find_twins(connection, last)
     return new
 
@@ -292,12 +286,14 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, entities: Fu
     connection.register("incoming", table)
     new = connection.sql(_NEW).to_arrow_table()["n"]
     if some := len(new) < table.num_rows:
-        connection.register("incoming", table.take(new.combine_chunks().sort()))
+        table = table.take(new.combine_chunks().sort())
+        connection.register("incoming", table)
     if len(new):
-        connection.execute(_INSERT, {"scope": a.SCOPE, "paths": [f'$."{name}"' for name in _LIFTED]}).fetchall()
+        connection.register("incoming", requests.lifted(connection, table))
+        connection.execute(_INSERT, {"scope": a.SCOPE}).fetchall()
         found = entities.result()
         connection.register("found", found.filter(pc.is_in(found["n"], new)) if some else found)
-        connection.execute("INSERT INTO entity_data SELECT * EXCLUDE (n) FROM found").fetchall()
+        connection.execute("INSERT INTO entity_data BY NAME SELECT * EXCLUDE (n) FROM found").fetchall()
         connection.unregister("found")
     connection.unregister("incoming")
     return len(new)

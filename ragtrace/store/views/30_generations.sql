@@ -4,11 +4,31 @@ CREATE OR REPLACE MACRO message_text(messages, gap) AS array_to_string(flatten(l
     lambda m: list_transform(m.parts, lambda p: p.content)
 )), gap);
 
--- One row for each model call: what the model was given and what the app got.
+-- What observed defenses left of answers after the model's stage, as each of them tells it (r).
+CREATE OR REPLACE VIEW told_responses AS
+SELECT trace_id, span_id AS left_by, start_ns, run_id, unnest(try(from_json(attributes->>'ragtrace.responses.left',
+    '[{"span":"VARCHAR","chars":"BIGINT","hash":"VARCHAR","content":"VARCHAR","statistics":"JSON"}]'))) AS r
+FROM own_spans WHERE contains(effects, '"kept":true');
+
+-- Of each model call, by the last of them.
+CREATE OR REPLACE VIEW changed_responses AS
+SELECT trace_id, r.span AS span_id, r.content AS content, r.hash AS hash, r.chars AS chars, r.statistics AS computed,
+    left_by
+FROM told_responses
+QUALIFY row_number() OVER (PARTITION BY trace_id, r.span ORDER BY start_ns DESC, left_by DESC) = 1;
+
+-- The same, in audits: a run's spans are few, and what lies beside them is not read.
+CREATE OR REPLACE VIEW changed_in_audits AS
+SELECT trace_id, r.span AS span_id, r.hash AS hash, r.statistics AS computed
+FROM (FROM told_responses WHERE run_id IS NOT NULL)
+QUALIFY row_number() OVER (PARTITION BY trace_id, r.span ORDER BY start_ns DESC, left_by DESC) = 1;
+
+-- One row for each model call: what the model was given and what left the app.
 CREATE OR REPLACE VIEW generations AS
-SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
+SELECT s.trace_id, s.span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
     message_text(attributes->>'gen_ai.input.messages', chr(10) || chr(10)) AS prompt,
-    message_text(attributes->>'gen_ai.output.messages', chr(10)) AS response,
+    CASE WHEN c.span_id IS NULL THEN message_text(attributes->>'gen_ai.output.messages', chr(10)) ELSE c.content END
+        AS response,
     coalesce(attributes->>'gen_ai.response.model', attributes->>'gen_ai.request.model') AS model,
     coalesce(try_cast(attributes->>'gen_ai.usage.output_tokens' AS BIGINT),
         try_cast(attributes->>'ragtrace.logprob_tokens' AS BIGINT)) AS completion_tokens,
@@ -17,9 +37,21 @@ SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS quer
     exp(-mean_logprob) AS perplexity, path,
     attributes->>'ragtrace.first_token' AS first_token,
     framework, run_id, probe_id, arm, status, nested,
-    attributes->>'ragtrace.response.hash' AS response_hash,
+    CASE WHEN c.span_id IS NULL THEN attributes->>'ragtrace.response.hash' ELSE c.hash END AS response_hash,
     try_cast(attributes->>'gen_ai.usage.input_tokens' AS BIGINT) AS prompt_tokens,
-    try_cast(try((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars') AS BIGINT) AS response_chars,
+    CASE WHEN c.span_id IS NULL THEN
+        try_cast(try((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars') AS BIGINT)
+        ELSE c.chars END AS response_chars,
     nullif(try((attributes->>'gen_ai.output.messages')->>'$[0].finish_reason'), 'unknown') AS finish_reason,
-    make_timestamp(start_ns // 1000) AS start_time, dialect
-FROM staged_spans WHERE stage = 'generation';
+    make_timestamp(start_ns // 1000) AS start_time, dialect,
+    message_text(attributes->>'gen_ai.output.messages', chr(10)) AS model_output,
+    CASE WHEN c.span_id IS NULL THEN try_cast(attributes->>'ragtrace.statistics' AS JSON) ELSE c.computed END
+        AS statistics,
+    response IS NOT NULL AND coalesce(attributes->>'ragtrace.capture', 'full') = 'full' AS is_whole,
+    -- with texts masked or not kept, only what was looked for in the app can be told
+    is_whole OR ((attributes->>'gen_ai.output.messages') IS NOT NULL
+        AND coalesce(try_cast(statistics->>'looked_for' AS BIGINT), 0) > 0) AS canaries_readable,
+    is_whole OR ((attributes->>'gen_ai.output.messages') IS NOT NULL
+        AND (statistics->'found') IS NOT NULL) AS entities_readable
+FROM staged_spans s LEFT JOIN changed_responses c ON c.trace_id = s.trace_id AND c.span_id = s.span_id
+WHERE stage = 'generation';

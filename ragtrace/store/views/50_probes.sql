@@ -38,10 +38,18 @@ WITH stale AS MATERIALIZED (
     FROM documents WHERE phase <> 'in_prompt'
     UNION ALL
     SELECT trace_id, span_id, unnest(['prompt', 'response']), unnest([prompt, response]) FROM generations
-), computed AS NOT MATERIALIZED (
-    SELECT trace_id, span_id, run_id, probe_id, arm, unnest(try(from_json((attributes->>'ragtrace.statistics')->'canaries',
-        '[{"text":"VARCHAR","digest":"VARCHAR","family":"VARCHAR","channel":"VARCHAR"}]'))) AS hit
+), told AS NOT MATERIALIZED (
+    SELECT trace_id, span_id, run_id, probe_id, arm, NULL AS of_what_left, attributes->>'ragtrace.statistics' AS told
     FROM own_spans WHERE stage IS NOT NULL
+    UNION ALL
+    SELECT trace_id, span_id, s.run_id, s.probe_id, s.arm, true, c.computed
+    FROM changed_responses c JOIN own_spans s USING (trace_id, span_id)
+), computed AS NOT MATERIALIZED (
+    SELECT t.* FROM (
+        SELECT * EXCLUDE (told), unnest(try(from_json(told->'canaries',
+            '[{"text":"VARCHAR","digest":"VARCHAR","family":"VARCHAR","channel":"VARCHAR"}]'))) AS hit FROM told
+    ) t LEFT JOIN changed_responses c USING (trace_id, span_id)
+    WHERE of_what_left OR hit.channel <> 'response' OR c.span_id IS NULL
 )
 SELECT DISTINCT t.trace_id, t.span_id, c.canary, c.family, t.channel, c.run_id, s.probe_id, s.arm, c.document_id
 FROM (SELECT * FROM texts WHERE may_hold_canary(text) OR (SELECT is_stale FROM stale)) t
@@ -60,29 +68,38 @@ CREATE OR REPLACE VIEW entities AS
 WITH words AS NOT MATERIALIZED (
     SELECT DISTINCT trace_id, text FROM entity_data
 ), read AS NOT MATERIALIZED (
-    SELECT DISTINCT trace_id, w.text
-    FROM (SELECT DISTINCT trace_id, content FROM documents WHERE phase = 'retrieved') d JOIN words w USING (trace_id)
-    WHERE contains(lower(d.content), lower(w.text))
+    SELECT DISTINCT trace_id, w.text FROM documents d JOIN words w USING (trace_id)
+    WHERE phase = 'retrieved' AND contains(lower(d.content), lower(w.text))
 ), computed AS NOT MATERIALIZED (
-    SELECT trace_id, span_id, run_id, probe_id, arm, unnest(try(from_json((attributes->>'ragtrace.statistics')->'found',
+    SELECT trace_id, span_id, run_id, probe_id, arm, unnest(try(from_json(statistics->'found',
         '[{"type":"VARCHAR","digest":"VARCHAR","in_query":"BOOLEAN","in_documents":"BOOLEAN"}]'))) AS e
-    FROM own_spans WHERE stage = 'generation'
+    FROM generations WHERE dialect = 'ragtrace'
 ), named AS NOT MATERIALIZED (
     SELECT e.trace_id, e.span_id, e.type, e.text,
         coalesce(contains(lower(coalesce(s.attributes->>'ragtrace.query', s.asked)), lower(e.text)), false) AS in_query,
         r.text IS NOT NULL AS in_documents, s.run_id, s.probe_id, s.arm
     FROM entity_data e JOIN staged_spans s USING (trace_id, span_id) LEFT JOIN read r USING (trace_id, text)
-    WHERE try((s.attributes->>'ragtrace.statistics')->'found') IS NULL
+    LEFT JOIN changed_responses c USING (trace_id, span_id)
+    WHERE e.left_by IS NOT DISTINCT FROM c.left_by AND try((s.attributes->>'ragtrace.statistics')->'found') IS NULL
     UNION ALL
     SELECT trace_id, span_id, e.type, e.digest, e.in_query, e.in_documents, run_id, probe_id, arm FROM computed
 ), controls AS NOT MATERIALIZED (
     SELECT DISTINCT run_id, probe_id, trace_id FROM span_data
     WHERE arm = 'no_retrieval' AND stage = 'generation' AND run_id IS NOT NULL AND probe_id IS NOT NULL
+), computed_in_controls AS NOT MATERIALIZED (
+    SELECT s.trace_id, unnest(try(from_json(
+        CASE WHEN c.span_id IS NULL THEN try_cast(attributes->>'ragtrace.statistics' AS JSON) ELSE c.computed END->'found',
+        '[{"digest":"VARCHAR"}]'))) AS e
+    FROM own_spans s LEFT JOIN changed_in_audits c ON c.trace_id = s.trace_id AND c.span_id = s.span_id
+    WHERE stage = 'generation' AND run_id IS NOT NULL AND s.trace_id IN (SELECT trace_id FROM controls)
 ), controlled AS NOT MATERIALIZED (
     SELECT DISTINCT run_id, probe_id FROM controls
 ), known AS NOT MATERIALIZED (
     SELECT DISTINCT run_id, probe_id, lower(text) AS text FROM controls
-    JOIN (SELECT trace_id, text FROM entity_data UNION ALL SELECT trace_id, e.digest FROM computed) USING (trace_id)
+    JOIN (
+        SELECT trace_id, text FROM entity_data
+        UNION ALL SELECT trace_id, e.digest FROM computed_in_controls
+    ) USING (trace_id)
 )
 SELECT e.trace_id, e.span_id, e.type, e.text, e.in_query, e.in_documents, e.run_id, e.probe_id, e.arm,
     CASE WHEN c.probe_id IS NOT NULL AND e.arm <> 'no_retrieval' THEN k.text IS NOT NULL END AS in_control

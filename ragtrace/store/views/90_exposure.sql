@@ -6,7 +6,7 @@
 CREATE OR REPLACE VIEW exposure_pairs AS
 WITH spoken AS (
     SELECT g.trace_id, g.span_id, r.request_id, g.query, g.response, g.path, s.service, g.run_id, g.arm, g.nested,
-        s.start_ns, try(from_json((s.attributes->>'ragtrace.statistics')->'overlap',
+        s.start_ns, try(from_json(g.statistics->'overlap',
             '[{"id":"VARCHAR","longest_run":"BIGINT","containment":"DOUBLE","entities":"BIGINT"}]')) AS told
     FROM generations g JOIN span_data s USING (trace_id, span_id) LEFT JOIN requests r USING (trace_id, span_id)
 ), seen AS (
