@@ -57,7 +57,7 @@ LOGPROB_TOKENS: Final = "ragtrace.logprob_tokens"  # how many tokens it is the m
 # in audits that keep text: JSON list of the first token's candidates, [text, logprob], most likely first, at most 20;
 # the model's own, before any response defense: one that changes the answer does not change them
 FIRST_TOKEN: Final = "ragtrace.first_token"  # noqa: S105
-RESPONSE_HASH: Final = "ragtrace.response.hash"
+RESPONSE_HASH: Final = "ragtrace.response.hash"  # keyed digest of the answer that the model's stage gave
 # JSON object: what was computed of texts that are not kept. Where a model answered: `entities` and `in_documents` (of
 # the answer, and of the documents retrieved for it, before any defense: how many by type), `found` (the answer's,
 # each: type, in_query, in_documents, keyed digest of it in lower case), `leaked` (how many different ones are in

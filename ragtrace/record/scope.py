@@ -271,14 +271,21 @@ def attached(context: Context) -> Iterator[None]:
 
 @contextmanager
 def probing(run_id: str, arm: str, probe: Probe) -> Iterator[None]:
-    """Marks the requests made inside as one probe of an audit: its truth travels with the trace."""
+    """Marks the requests made inside as one probe of an audit: its truth travels with the trace.
+
+    :param run_id: the audit run. :param arm: the name of the defenses that are on.
+    :param probe: what is asked, and why.
+    """
     with attached(otel.set_value(_TRUTH_KEY, Truth(run_id, arm, probe))):
         yield
 
 
 @contextmanager
 def conversation(id: str) -> Iterator[None]:
-    """Marks the requests made inside as one conversation: defenses may keep a budget for each."""
+    """Marks the requests made inside as one conversation: defenses may keep a budget for each.
+
+    :param id: any string; the same for every turn.
+    """
     with attached(otel.set_value(_CONVERSATION_KEY, id)):
         yield
 

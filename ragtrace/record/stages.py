@@ -66,6 +66,7 @@ def retrieval(query: str | None = None, *, name: str | None = None, arg: str | N
     As a decorator (without ``query``) it takes a function that returns documents; the query is the argument named
     ``arg``, by default the first ``str`` that the function is called with.
 
+    :param name: what the stage is called in the span's name; default: the function's name.
     :raises UsageError: where it decorates something else than such a function.
     """
     _called("retrieval", query)
@@ -78,6 +79,7 @@ def context(*, name: str | None = None) -> Assembling:
     What of the documents really stood in the prompt is read from the messages of the generation that follows. As a
     decorator it takes functions and coroutine functions.
 
+    :param name: what the stage is called in the span's name; default: the function's name.
     :raises UsageError: where it decorates something else than a function.
     """
     _called("context", name)
@@ -103,6 +105,8 @@ def generation(
     named ``arg``, by default the first that is a ``str`` or a list of messages. A generator function is a stream: what
     it yields passes at once, unless a ``response`` defense is on, which reads all of it first; then it is one piece.
 
+    :param model: the model's name. :param name: what the stage is called where no model is named; default: the
+        function's name.
     :raises UsageError: where it decorates something else than such a function.
     """
     _called("generation", prompt)
