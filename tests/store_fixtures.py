@@ -39,7 +39,6 @@ CONTRACT = {
     "scores": "run_id, probe_id, arm, attack, metric, value",
     "entities": "trace_id, span_id, type, text, in_query, in_documents",
     "canary_hits": "trace_id, span_id, canary, family, channel",
-    "exposure": "trace_id, document_id, longest_run, containment, entities_leaked",
     "verdicts": "defense, hook, source_status, runtime_status, verdict, evidence, runs, changed",
     "results": "run_id, arm, defense, attack, corpus, metric, channel, value, ci_low, ci_high, n, "
     "interpretable, reason, signature",

@@ -1,7 +1,7 @@
 -- The run-time ledger, parsed: what each run of each defense did.
 CREATE OR REPLACE VIEW ledger AS
 SELECT *, unnest(try(from_json(effects,
-    '[{"defense":"VARCHAR","hook":"VARCHAR","status":"VARCHAR","ids_changed":"BOOLEAN","order_changed":"BOOLEAN","scores_changed":"BOOLEAN","text_changed":"BOOLEAN","metadata_changed":"BOOLEAN","documents_before":"BIGINT","documents_after":"BIGINT","chars_before":"BIGINT","chars_after":"BIGINT","buffered":"BOOLEAN","part":"BOOLEAN","late":"BOOLEAN","error":"VARCHAR","duration_us":"BIGINT","spans":["VARCHAR"]}]'
+    '[{"defense":"VARCHAR","hook":"VARCHAR","status":"VARCHAR","ids_changed":"BOOLEAN","order_changed":"BOOLEAN","scores_changed":"BOOLEAN","text_changed":"BOOLEAN","metadata_changed":"BOOLEAN","documents_before":"BIGINT","documents_after":"BIGINT","chars_before":"BIGINT","chars_after":"BIGINT","buffered":"BOOLEAN","part":"BOOLEAN","late":"BOOLEAN","kept":"BOOLEAN","error":"VARCHAR","duration_us":"BIGINT","spans":["VARCHAR"]}]'
 ))) AS e
 FROM own_spans;
 
@@ -20,16 +20,17 @@ SELECT s.trace_id, s.span_id, e.defense AS defense, coalesce(e.hook, p.hook, 'co
     e.documents_before AS documents_before, e.documents_after AS documents_after,
     e.chars_before AS chars_before, e.chars_after AS chars_after, s.path, s.arm,
     coalesce(e.buffered, false) AS buffered, coalesce(e.late, false) AS late, coalesce(e.part, false) AS part,
+    coalesce(e.kept, false) AS kept,
     e.error AS error, e.duration_us AS duration_us, e.spans AS crossings, s.run_id, s.probe_id, s.framework
 FROM ledger s LEFT JOIN part_hooks p ON e.hook IS NULL AND p.defense = e.defense;
 
 -- Parts of frameworks that another instrumentation saw at work, and whose work it did not compare: whether they changed
 -- anything is not known. One that we saw as well is in `effects`.
 CREATE OR REPLACE VIEW foreign_parts AS
-SELECT trace_id, span_id, attributes->>'ragtrace.part' AS defense, path, status, dialect
-FROM staged_spans
-WHERE stage = 'defense' AND dialect <> 'ragtrace' AND (attributes->>'ragtrace.part') IS NOT NULL
-    AND (attributes->>'ragtrace.part') NOT IN (SELECT defense FROM effects WHERE defense IS NOT NULL);
+SELECT * FROM (
+    SELECT trace_id, span_id, attributes->>'ragtrace.part' AS defense, path, status, dialect FROM staged_spans
+    WHERE stage = 'defense' AND dialect <> 'ragtrace' AND (attributes->>'ragtrace.part') IS NOT NULL
+) ANTI JOIN (SELECT e.defense AS defense FROM ledger) USING (defense);
 
 -- What each request declared: one row for each defense and hook that it claims.
 CREATE OR REPLACE VIEW claims AS
@@ -41,14 +42,16 @@ FROM (SELECT *, unnest(map_entries(try(declared::JSON::MAP(VARCHAR, VARCHAR[])))
 -- What ran beside the request, in the same trace, on nothing in particular counts for all of it.
 CREATE OR REPLACE VIEW coverage AS
 WITH passed AS NOT MATERIALIZED (  -- before any join: none has to carry the texts in the attributes
+    SELECT trace_id, span_id, CASE WHEN status = 'ERROR' THEN ['query'] ELSE ['query', 'retrieval', 'content'] END AS hooks
+    FROM own_spans WHERE NOT nested AND stage = 'retrieval'
+    UNION ALL
+    -- attributes are long: a look at the text first spares parsing most of them
     SELECT trace_id, span_id, CASE
-        WHEN stage = 'retrieval' AND status = 'ERROR' THEN ['query']
-        WHEN stage = 'retrieval' THEN ['query', 'retrieval', 'content']
-        WHEN stage <> 'generation' THEN []
-        WHEN (status = 'ERROR' OR attributes->>'ragtrace.stopped_early' IS NOT NULL) AND coalesce(
+        WHEN (status = 'ERROR' OR (contains(attributes::VARCHAR, '"ragtrace.stopped_early"')
+            AND attributes->>'ragtrace.stopped_early' IS NOT NULL)) AND coalesce(
             try_cast((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars' AS BIGINT), 0) = 0 THEN ['prompt']
-        ELSE ['prompt', 'response'] END AS hooks
-    FROM own_spans WHERE NOT nested AND stage IS NOT NULL
+        ELSE ['prompt', 'response'] END
+    FROM own_spans WHERE NOT nested AND stage = 'generation'
 ), crossed AS NOT MATERIALIZED (
     SELECT trace_id, span_id, r.request_id, unnest(p.hooks) AS hook
     FROM passed p JOIN requests r USING (trace_id, span_id)
