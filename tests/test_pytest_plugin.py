@@ -124,7 +124,7 @@ def test_the_fixture_answers_by_hand(project: Path) -> None:
         "    answer('who?')\n"
         "    assert ragtrace_db.verdicts() == {('house-mask', 'response'): 'active'}\n"
         "    with ragtrace_db.open() as db:\n"
-        "        assert db.execute('SELECT query, response FROM generations').fetchall() == [('who?', 'who? ann')]\n"
+        "        assert db.execute('SELECT query, response FROM generations').fetchall() == [('who?', 'who? [name]')]\n"
         "    answer('who?', masked=False)\n"
         "    assert ragtrace_db.verdicts() == {('house-mask', 'response'): 'bypassed'}\n"
         "    assert not ragtrace_db.check().passed\n\n"

@@ -39,7 +39,7 @@ WITH stale AS MATERIALIZED (
     UNION ALL
     SELECT trace_id, span_id, unnest(['prompt', 'response']), unnest([prompt, response]) FROM generations
 ), told AS NOT MATERIALIZED (
-    SELECT trace_id, span_id, run_id, probe_id, arm, NULL AS of_what_left, attributes->>'ragtrace.statistics' AS told
+    SELECT trace_id, span_id, run_id, probe_id, arm, NULL AS of_what_left, try_cast(attributes->>'ragtrace.statistics' AS JSON) AS told
     FROM own_spans WHERE stage IS NOT NULL
     UNION ALL
     SELECT trace_id, span_id, s.run_id, s.probe_id, s.arm, true, c.computed
