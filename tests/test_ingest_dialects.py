@@ -301,5 +301,6 @@ def test_no_dialect_falls_over_anything(attributes: dict[str, Any], events: list
 
 def test_the_dialects_that_are_there() -> None:
     assert [d.name for d in dialects()] == [
-        "monocle", "vercel", "openllmetry", "langsmith", "mlflow", "haystack", "openinference", "otel_genai", "langfuse",
+        "monocle", "vercel", "openllmetry", "langsmith", "mlflow", "haystack", "openinference", "otel_genai",
+        "langfuse",
     ]  # fmt: skip
