@@ -202,7 +202,8 @@ def test_no_request_is_kept_after_its_end(bench: Bench, framework: str, path: st
         ask(framework, path, DOCUMENTS, ANSWER, (question, question))
     assert computed(Traces(bench.memory))
     gc.collect()
-    assert [o for o in gc.get_objects() if isinstance(o, Scope) and o.query == question] == []
+    # by type(): isinstance would ask strangers for their __class__, and some of them warn then
+    assert [o for o in gc.get_objects() if type(o) is Scope and o.query == question] == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -77,6 +77,12 @@ class _Incoming(NamedTuple):
     segments: list[_Segment]
 
 
+class _Prepared(NamedTuple):
+    lifted: Future[pa.Table]
+    entities: Future[pa.Table]
+    segments: list[_Segment]
+
+
 def merge(connection: duckdb.DuckDBPyConnection, database: Path) -> MergeReport:
     """Merges every whole segment of the database's spool, and removes what is merged.
 
@@ -136,10 +142,10 @@ def add(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> MergeRe
     if segments := _unknown(connection, paths, report, reasons):
         with (
             _set_for_writing(connection),
-            closing(_annotated(connection, _chunks(segments, report, reasons))) as chunks,
+            closing(_prepared(connection, _chunks(segments, report, reasons))) as chunks,
         ):
-            for chunk, entities in chunks:
-                report.spans += _transaction(connection, partial(_insert_chunk, connection, chunk, entities))
+            for chunk in chunks:
+                report.spans += _transaction(connection, partial(_insert_chunk, connection, chunk))
                 report.segments += len(chunk.segments)
     if report.spans:
         search_for_planted(connection)
@@ -246,17 +252,22 @@ def _numbered(table: pa.Table) -> pa.Table:
     return table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
 
 
-def _annotated(
-    connection: duckdb.DuckDBPyConnection, made: Iterable[_Incoming]
-) -> Generator[tuple[_Incoming, Future[pa.Table]]]:
-    """The same, each with its entities, which are looked for while the one before it is inserted."""
+def _prepared(connection: duckdb.DuckDBPyConnection, made: Iterable[_Incoming]) -> Generator[_Prepared]:
+    """What is read out of the attributes of each, and its entities: while the one before it is inserted."""
     with beside(connection) as cursor, ThreadPoolExecutor(1) as pool:
-        yield from _ahead((incoming, pool.submit(annotate, cursor, incoming.table)) for incoming in made)
+        yield from _ahead(
+            _Prepared(
+                pool.submit(requests.lifted, cursor, incoming.table),
+                pool.submit(annotate, cursor, incoming.table),
+                incoming.segments,
+            )
+            for incoming in made
+        )
 
 
-def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Incoming, entities: Future[pa.Table]) -> int:
+def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Prepared) -> int:
     last = _last(connection)
-    new = _insert(connection, chunk.table, entities)
+    new = _insert(connection, chunk)
     if new:
         requests.settle(connection, last)
         find_twins(connection, last)
@@ -268,8 +279,8 @@ def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Incoming, entit
 def _insert_all(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table]) -> int:
     last = _last(connection)
     made = (_Incoming(_numbered(table), []) for table in tables)
-    with closing(_annotated(connection, made)) as ready:
-        new = sum(_insert(connection, each.table, entities) for each, entities in ready)
+    with closing(_prepared(connection, made)) as ready:
+        new = sum(_insert(connection, each) for each in ready)
     if new:
         requests.settle(connection, last)
         find_twins(connection, last)
@@ -281,17 +292,17 @@ def _last(connection: duckdb.DuckDBPyConnection) -> int:
     return int(last)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, entities: Future[pa.Table]) -> int:
-    """Inserts what is new in ``table``, and its entities; says how many spans that were."""
+def _insert(connection: duckdb.DuckDBPyConnection, chunk: _Prepared) -> int:
+    """Inserts what is new of a chunk, and its entities; says how many spans that were."""
+    table = chunk.lifted.result()
     connection.register("incoming", table)
     new = connection.sql(_NEW).to_arrow_table()["n"]
     if some := len(new) < table.num_rows:
         table = table.take(new.combine_chunks().sort())
         connection.register("incoming", table)
     if len(new):
-        connection.register("incoming", requests.lifted(connection, table))
         connection.execute(_INSERT, {"scope": a.SCOPE}).fetchall()
-        found = entities.result()
+        found = chunk.entities.result()
         connection.register("found", found.filter(pc.is_in(found["n"], new)) if some else found)
         connection.execute("INSERT INTO entity_data BY NAME SELECT * EXCLUDE (n) FROM found").fetchall()
         connection.unregister("found")

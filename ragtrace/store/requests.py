@@ -32,7 +32,7 @@ _LIFT = f"""
 WITH RECURSIVE told AS MATERIALIZED (
     SELECT n, trace_id, span_id, parent_span_id, ours, stage,
         CASE WHEN ours THEN try(json_extract_string(attributes, $paths::VARCHAR[])) END AS lifted
-    FROM (SELECT *, scope IS NOT DISTINCT FROM $scope AS ours FROM incoming)
+    FROM (SELECT *, scope IS NOT DISTINCT FROM $scope AS ours FROM arriving)
 ), links AS MATERIALIZED (
     SELECT n, trace_id, span_id, parent_span_id, ours, true AS sought,
         ours AND coalesce(lifted[6], stage) IS NULL AND lifted[2] IS NOT NULL AS is_root FROM told
@@ -58,16 +58,18 @@ UPDATE span_data SET request_id = found.request_id FROM (
 """  # noqa: S608 - constants
 
 
-def lifted(connection: duckdb.DuckDBPyConnection, incoming: pa.Table) -> pa.Table:
-    """``incoming`` (registered under this name, numbered in n) with what its attributes say (``lifted``, in the order
-    of the columns from framework to effects) and the ``request_id`` of those that have it beside them.
+def lifted(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
+    """``table`` (numbered in n) with what its attributes say (``lifted``, in the order of the columns from framework
+    to effects) and the ``request_id`` of those that have it beside them.
     """
+    connection.register("arriving", table)
     told = connection.sql(
         _LIFT, params={"scope": a.SCOPE, "paths": [f'$."{name}"' for name in _LIFTED]}
     ).to_arrow_table()
+    connection.unregister("arriving")
     for name in ("lifted", "request_id"):
-        incoming = incoming.append_column(name, told[name])
-    return incoming
+        table = table.append_column(name, told[name])
+    return table
 
 
 def settle(connection: duckdb.DuckDBPyConnection, last: int) -> None:
