@@ -33,7 +33,7 @@ QUICK = replace(
     max_tokens=64,
 )  # fmt: skip
 """A small part with the same design, for a first look: one corpus, three attacks, one mode and ε."""
-SECONDS_A_CALL = 2.0
+SECONDS_A_CALL = 5.5
 """The embedded model, on two cores: five documents of half a kilobyte in each prompt."""
 SHARED = 0.45
 """At most so much of what is asked reaches the model: cells that share prompts share generations."""
