@@ -8,7 +8,7 @@
     seeds = [101, 102]           # a finding needs more than one
     concurrency = 4
     mode = "single_turn"         # or "multi_turn": an attack's queries are one conversation
-    controls = true              # the default: membership attacks also run without retrieval and without their target
+    controls = true              # the default: attacks also run without retrieval, membership attacks without their target
     recommended = true           # also an arm `recommended`: the fewest of the defenses below that cover what any does
 
     [corpus]                     # a corpus of `ragtrace.corpora` with its own parameters …
@@ -25,7 +25,6 @@
     none = []
     masked = ["regex_mask"]
     noisy = [{ name = "dp_retrieval", epsilon = 1.0 }]
-    no_retrieval = ["ragtrace.controls:NoRetrieval"]     # tells apart what leaked and what the model knows by itself
 
 The factory returns what takes a query: a function, a coroutine function, or anything with ``invoke`` or ``query``.
 """
@@ -37,7 +36,7 @@ import inspect
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -45,7 +44,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ragtrace import attacks, corpora, defenses
 from ragtrace.asking import Turns
 from ragtrace.audit import Arm
-from ragtrace.controls import CONTROLS
+from ragtrace.controls import Control, controls_of
 from ragtrace.defense import Defense
 from ragtrace.errors import InputError, UsageError
 from ragtrace.record.capture import Mode
@@ -83,8 +82,8 @@ class AuditFile:
 
     @property
     def defenses(self) -> list[Defense]:
-        """Every defense of every arm."""
-        return [d for arm in self.arms for d in arm.defenses]
+        """Every defense of every arm; a control is none."""
+        return [d for arm in self.arms for d in arm.defenses if not isinstance(d, Control)]
 
     def corpus(self, seed: int) -> Corpus:
         """The corpus of one seed, canaries planted."""
@@ -148,9 +147,6 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
             raise UsageError(f"{where}: {key} is {given!r}; expected one of {', '.join(one_of)}")
     arms = [Arm(name, tuple(_defenses(given, f"{where}: arm {name}"))) for name, given in _arms(told, where).items()]
     asked = tuple(_attacks(told, where))
-    members_of = tuple(dict.fromkeys(a.probed_as for a in asked if hasattr(a, "probed_as")))
-    if told.get("controls", True) is True and members_of:
-        arms += [replace(arm, attacks=members_of) for arm in CONTROLS]
     recommended = told.get("recommended", False)
     if not isinstance(recommended, bool):
         raise UsageError(f"{where}: recommended is {recommended!r}; expected true or false")
@@ -159,6 +155,8 @@ def made(told: Mapping[str, Any], where: str = "the audit") -> AuditFile:
             f"{where}: recommended = true adds an arm {RECOMMENDED!r} made of the other arms' defenses; expected some, "
             "and no other arm of that name"
         )
+    if told.get("controls", True) is True:
+        arms += controls_of(asked, [arm.name for arm in arms])
     families = corpus.pop("canaries", ())
     if not isinstance(families, list | tuple):
         raise UsageError(f"{where}: [corpus] canaries is {families!r}; expected a list of families")

@@ -246,7 +246,7 @@ def audit(
         list[str] | None,
         typer.Option(help="A defense, by name or module:Class: an arm of its own; may be given again."),
     ] = None,
-    controls: Annotated[bool, typer.Option(help="Also the controls of membership attacks, as arms.")] = True,
+    controls: Annotated[bool, typer.Option(help="Also without retrieval (and without the target), as arms.")] = True,
     recommended: Annotated[
         bool, typer.Option("--recommended", help="Also the fewest of the defenses that cover what any does, as an arm.")
     ] = False,

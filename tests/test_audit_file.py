@@ -101,7 +101,7 @@ def test_a_file_says_all(here: Path) -> None:
         "the_app:make", (1, 2), 2, 10, ("email",),
     )  # fmt: skip
     assert [arm.name for arm in found.arms] == ["none", "masked", "house", "noisy", "no_retrieval", "without_target"]
-    assert [arm.attacks for arm in found.arms[-2:]] == [("s2mia",)] * 2
+    assert [arm.attacks for arm in found.arms[-2:]] == [("canary", "s2mia"), ("s2mia",)]
     mask, house, noisy, *_ = found.defenses
     assert isinstance(mask, RegexMask)
     assert house.name == "house"
@@ -112,10 +112,12 @@ def test_a_file_says_all(here: Path) -> None:
 def test_an_audit_from_its_file_to_its_verdicts(here: Path) -> None:
     done = CliRunner().invoke(cli, ["audit", "audit.toml"])
     assert done.exit_code == 0, done.output
-    assert "128 requests, 0 failed" in done.output  # 4 arms × 2 seeds × 12 probes, 2 controls × 2 × 8
+    assert (
+        "136 requests, 0 failed" in done.output
+    )  # 4 arms and no_retrieval × 2 seeds × 12 probes, without_target × 2 × 8
     with ragtrace.open(here / "out.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT seed), count(DISTINCT run_id) FROM probes").fetchone() == (
-            128, 2, 1,
+            136, 2, 1,
         )  # fmt: skip
         verdicts = dict(db.execute("SELECT defense, verdict FROM verdicts WHERE hook = 'response'").fetchall())
         assert verdicts == {"regex_mask": "active", "house": "active"}
@@ -129,7 +131,7 @@ def test_an_audit_from_its_file_to_its_verdicts(here: Path) -> None:
 def test_dry_run_asks_and_writes_nothing(here: Path) -> None:
     done = CliRunner().invoke(cli, ["audit", "audit.toml", "--dry-run"])
     assert done.exit_code == 0
-    assert "at most 128 requests" in done.output
+    assert "at most 136 requests" in done.output
     assert not list(here.glob("out.duckdb*"))
 
 
@@ -140,7 +142,7 @@ def test_from_the_command_line(here: Path) -> None:
     assert done.exit_code == 0, done.output
     with ragtrace.open(here / "cli.duckdb") as db:
         arms = db.execute("SELECT DISTINCT arm FROM probes ORDER BY arm").fetchall()
-        assert arms == [("House",), ("none",), ("regex_mask",)]
+        assert arms == [("House",), ("no_retrieval",), ("none",), ("regex_mask",)]
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_the_recommended_combination_is_an_arm_of_its_own(here: Path, capsys: py
         kept = db.execute("SELECT DISTINCT defense FROM capabilities ORDER BY ALL").fetchall()
     assert found == {
         "none": None, "masked": "regex_mask", "names": "entity_substitution",
-        "recommended": "regex_mask+entity_substitution",
+        "recommended": "regex_mask+entity_substitution", "no_retrieval": "no_retrieval",
     }  # fmt: skip
     assert kept == [("entity_substitution",), ("regex_mask",)]
 
@@ -232,6 +234,8 @@ def test_nothing_to_recommend(here: Path, capsys: pytest.CaptureFixture[str]) ->
     }  # fmt: skip
     conduct(audit_file.made(told | {"db": "x.duckdb", "arms": {"none": [], "noisy": ["dp_retrieval"]}}), Console())
     assert "none of the defenses takes anything out of a response" in capsys.readouterr().out
+    with ragtrace.open("x.duckdb") as db:
+        assert db.execute("SELECT DISTINCT defense FROM capabilities").fetchall() == [("dp_retrieval",)], "no control"
     for wrong in ({"arms": {"none": []}}, {"arms": {"none": [], "recommended": ["regex_mask"]}}, {"recommended": 3}):
         with pytest.raises(UsageError, match="recommended"):
             audit_file.made(told | {"arms": {"none": [], "masked": ["regex_mask"]}} | wrong)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 TOP_K = 5
 
 
-def rag(documents: Sequence[Document], model: Any, embeddings: Any, system: str) -> Callable[[str], str]:
-    """FAISS over ``embeddings``, top-5, a prompt with the retrieved texts, a chat model; query → answer."""
+def rag(
+    documents: Sequence[Document], model: Any, embeddings: Any, system: str, top_k: int = TOP_K
+) -> Callable[[str], str]:
+    """FAISS over ``embeddings``, top-k, a prompt with the retrieved texts, a chat model; query → answer."""
     from langchain_community.vectorstores import FAISS
     from langchain_core.documents import Document as LangChainDocument
     from langchain_core.output_parsers import StrOutputParser
@@ -28,6 +30,6 @@ def rag(documents: Sequence[Document], model: Any, embeddings: Any, system: str)
     def join(found: list[LangChainDocument]) -> str:
         return "\n\n".join(document.page_content for document in found)
 
-    retriever = store.as_retriever(search_kwargs={"k": TOP_K})
+    retriever = store.as_retriever(search_kwargs={"k": top_k})
     chain = {"context": retriever | join, "question": RunnablePassthrough()} | prompt | model | StrOutputParser()
     return lambda query: str(chain.invoke(query))

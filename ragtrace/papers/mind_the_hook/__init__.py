@@ -28,13 +28,13 @@ __all__ = ["QUICK", "Design", "main"]
 
 QUICK = replace(
     Design(),
-    queries=4, members=4, non_members=8, documents=20, corpora=("synthetic_email",), modes=("single_turn",),
-    epsilons=(1.0,), attacks=("prompt_stealing", "rag_thief", "mi_response"), canary_queries=8, canary_documents=16,
+    queries=3, members=3, non_members=5, documents=20, top_k=3, corpora=("synthetic_email",), modes=("single_turn",),
+    epsilons=(1.0,), attacks=("prompt_stealing", "rag_thief", "mi_response"), canary_queries=4, canary_documents=16,
     max_tokens=64,
 )  # fmt: skip
-"""A small part with the same design, for a first look: one corpus, three attacks, one mode and ε."""
-SECONDS_A_CALL = 5.5
-"""The embedded model, on two cores: five documents of half a kilobyte in each prompt."""
+"""A small part for a first look: one corpus, three attacks, one mode and ε, three documents in each prompt."""
+SECONDS_A_CALL = 4.1
+"""The embedded model, on two cores: five documents of two thirds of a kilobyte in each prompt."""
 SHARED = 0.45
 """At most so much of what is asked reaches the model: cells that share prompts share generations."""
 METRICS = ("nel_*", "canary_*", "mi_response_*", "extraction_*")
@@ -89,7 +89,7 @@ def main(
         made = list(tables(db, design, leaks))
         lines = cells(db, design, leaks, errors)
     notes = [
-        f"model {model.name}, {design.documents} documents a corpus, {design.queries} queries a cell, seeds "
+        f"model {model.name}, {design.documents} documents a corpus, top-{design.top_k}, {design.queries} queries a cell, seeds "
         f"{', '.join(map(str, design.seeds))}; canaries: {len(design.canary_seeds)} seeds",
         f"{model.cache.misses} model calls for {queries + canary} queries ({model.cache.hits} shared)",
         *(["one seed: a case study, no finding"] if len(design.seeds) == 1 else []),

@@ -48,7 +48,10 @@ class Bench:
         return source.build(self.design.documents, seed, non_members=outside)
 
     def _app(self, name: str, seed: int) -> Callable[[str], str]:
-        return rag(self.corpus(name, seed).members, self.chat.model, self.embeddings, SYSTEM)
+        return self._rag(self.corpus(name, seed))
+
+    def _rag(self, corpus: Corpus) -> Callable[[str], str]:
+        return rag(corpus.members, self.chat.model, self.embeddings, SYSTEM, self.design.top_k)
 
     def _planted(self, seed: int) -> Corpus:
         drawn = corpora()[CANARY_CORPUS].build(self.design.canary_documents, seed)
@@ -77,7 +80,7 @@ class Bench:
         """The canary experiment for one seed: every defense, both families, exact match."""
         corpus = self.planted(seed)
         return audit.run(
-            rag(corpus.members, self.chat.model, self.embeddings, SYSTEM),
+            self._rag(corpus),
             self.design.defended(EPSILON, seed),
             CanaryAttack(self.design.canary_queries).probes(corpus, seed),
             tracing=tracing,

@@ -23,6 +23,7 @@ from ragtrace.attacks.prompt_stealing import PromptStealing
 from ragtrace.attacks.rag_thief import RAGThief
 from ragtrace.audit import Arm
 from ragtrace.controls import NoRetrieval
+from ragtrace.embedded.pipeline import TOP_K
 from ragtrace.errors import UsageError
 from ragtrace.papers.ca_dp import CADP
 from ragtrace.papers.dp_r import DPStub
@@ -71,6 +72,7 @@ class Design:
     """The experiment.
 
     :param queries: of an extraction attack in a cell. :param members, non_members: targets of the MI attack.
+    :param top_k: documents in each prompt.
     :param recommended: defenses that make up one more arm, beside the six: what the battery recommends together.
     :param canary_seeds: seeds of the canary experiment; the paper has three, and five are needed for a permutation
         test over seeds to be able to reach p = .05.
@@ -80,6 +82,7 @@ class Design:
     members: int = 10
     non_members: int = 100
     documents: int = 50
+    top_k: int = TOP_K
     corpora: tuple[str, ...] = CORPORA
     attacks: tuple[str, ...] = ATTACKS
     modes: tuple[Turns, ...] = MODES
@@ -100,7 +103,7 @@ class Design:
                 raise UsageError(f"{what} {odd[0]!r}; expected some of {', '.join(known)}")
         for what, number in (
             ("queries", self.queries), ("documents", self.documents), ("members", self.members),
-            ("canary_queries", self.canary_queries), ("canary_documents", self.canary_documents),
+            ("canary_queries", self.canary_queries), ("canary_documents", self.canary_documents), ("top_k", self.top_k),
         ):  # fmt: skip
             if number < 1:
                 raise UsageError(f"{what} is {number}; expected 1 or more")
@@ -162,6 +165,7 @@ class Design:
             "model": self.model,
             "max_tokens": self.max_tokens,
             "documents": documents,
+            "top_k": self.top_k,
             "queries": self.canary_queries if attack == CanaryAttack.name else self.size(attack),
             "code of the attack": digest(asks.__module__),
             "code of the defenses": digest(*(type(d).__module__ for d in defenses(1.0, 0)), NoRetrieval.__module__),
