@@ -8,7 +8,7 @@
     seeds = [101, 102]           # a finding needs more than one
     concurrency = 4
     mode = "single_turn"         # or "multi_turn": an attack's queries are one conversation
-    controls = true              # the default: attacks also run without retrieval, membership attacks without their target
+    controls = true              # the default: attacks also run without retrieval, membership ones without the target
     recommended = true           # also an arm `recommended`: the fewest of the defenses below that cover what any does
 
     [corpus]                     # a corpus of `ragtrace.corpora` with its own parameters …
