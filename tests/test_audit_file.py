@@ -112,9 +112,7 @@ def test_a_file_says_all(here: Path) -> None:
 def test_an_audit_from_its_file_to_its_verdicts(here: Path) -> None:
     done = CliRunner().invoke(cli, ["audit", "audit.toml"])
     assert done.exit_code == 0, done.output
-    assert (
-        "136 requests, 0 failed" in done.output
-    )  # (4 arms + no_retrieval) × 2 × 12, without_target × 2 × 8
+    assert "136 requests, 0 failed" in done.output  # (4 arms + no_retrieval) × 2 × 12, without_target × 2 × 8
     with ragtrace.open(here / "out.duckdb") as db:
         assert db.execute("SELECT count(*), count(DISTINCT seed), count(DISTINCT run_id) FROM probes").fetchone() == (
             136, 2, 1,

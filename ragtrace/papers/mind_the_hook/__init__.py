@@ -90,7 +90,8 @@ def main(
         lines = cells(db, design, leaks, errors)
     notes = [
         f"model {model.name}, {design.documents} documents a corpus, top-{design.top_k}, "
-        f"{design.queries} queries a cell, seeds {', '.join(map(str, design.seeds))}; canaries: {len(design.canary_seeds)} seeds",
+        f"{design.queries} queries a cell, seeds {', '.join(map(str, design.seeds))}; "
+        f"canaries: {len(design.canary_seeds)} seeds",
         f"{model.cache.misses} model calls for {queries + canary} queries ({model.cache.hits} shared)",
         *(["one seed: a case study, no finding"] if len(design.seeds) == 1 else []),
         *([f"{len(design.seeds)} of the 5 seeds that a finding needs"] if 1 < len(design.seeds) < 5 else []),
