@@ -120,9 +120,12 @@ def _scorers(metrics: list[Metric]) -> list[Any]:
 def _score_run(db: duckdb.DuckDBPyConnection, run: str, metrics: list[Metric], ready: list[Score] | None) -> int:
     for table in ("score_data", "result_data", "tradeoff_data", "replication_data"):
         db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run])  # noqa: S608 (constants)
-    # under the views' own names, so that no metric parses every probe's JSON again, nor looks for entities in texts
-    for view in ("probes", "entities"):
-        db.execute(f"CREATE TEMP TABLE {view} AS SELECT * FROM {view} WHERE run_id = ?", [run])  # noqa: S608 (constants)
+    # under the views' own names, so that no metric parses every probe's JSON again, nor looks through texts
+    kept = {"probes": "run_id = ?", "entities": "run_id = ?"}
+    if db.execute("SELECT 1 FROM canaries WHERE run_id = ? LIMIT 1", [run]).fetchone():
+        kept["canary_hits"] = "trace_id IN (SELECT trace_id FROM probes WHERE run_id = ?)"
+    for view, which in kept.items():
+        db.execute(f"CREATE TEMP TABLE {view} AS SELECT * FROM {view} WHERE {which}", [run])  # noqa: S608 (constants)
     rows = {_key(row): row.value for row in ready or () if row.run_id == run}
     for scorer in _scorers(metrics):
         if ready is None or not _by_target(scorer):
@@ -134,7 +137,8 @@ def _score_run(db: duckdb.DuckDBPyConnection, run: str, metrics: list[Metric], r
     _insert(db, "result_data", [reader.row(metric, result) for metric, result in found])
     _insert(db, "replication_data", list(replications(db, run, found)))
     _insert(db, "tradeoff_data", list(tradeoffs(db, run)))
-    db.execute("DROP TABLE temp.probes; DROP TABLE temp.entities")
+    for view in kept:
+        db.execute(f"DROP TABLE temp.{view}")
     return len(found)
 
 

@@ -194,8 +194,8 @@ def score(run_id: str, attack: str, metric: str, answer: Answer | Target, value:
 def indexed(db: duckdb.DuckDBPyConnection, run_id: str) -> dict[int | None, int]:
     """Seed → number of indexed documents, from the run's manifest; ``None`` where that names no seed."""
     rows = db.execute(
-        "SELECT attributes->>'ragtrace.run' FROM spans WHERE (attributes->>'ragtrace.run_id') = ? "
-        "AND (attributes->>'ragtrace.run') IS NOT NULL",
+        "SELECT attributes->>'ragtrace.run' AS run FROM own_spans "
+        "WHERE stage IS NULL AND run_id = ? AND run IS NOT NULL",
         [run_id],
     ).fetchall()
     found: dict[int | None, int] = {}

@@ -43,7 +43,8 @@ class Reader:
         self.db, self.run = db, run
         self.blind = {(r.attack, r.corpus): warning for r in results if (warning := blind_warning(r))}
         row = db.execute(
-            "SELECT attributes->>'ragtrace.run' AS run FROM own_spans WHERE run_id = ? AND run IS NOT NULL",
+            "SELECT attributes->>'ragtrace.run' AS run FROM own_spans "
+            "WHERE stage IS NULL AND run_id = ? AND run IS NOT NULL",
             [run],
         ).fetchone()
         self.manifest: dict[str, Any] = json.loads(row[0]) if row else {}

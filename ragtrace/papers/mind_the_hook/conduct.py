@@ -104,7 +104,7 @@ def done(db: duckdb.DuckDBPyConnection, run_id: str, expected: Mapping[str, Any]
     """
     rows = db.execute(
         "SELECT DISTINCT (attributes->>'ragtrace.run')->>'signature' FROM own_spans "
-        "WHERE run_id = ? AND attributes->>'ragtrace.run' IS NOT NULL",
+        "WHERE stage IS NULL AND run_id = ? AND attributes->>'ragtrace.run' IS NOT NULL",
         [run_id],
     ).fetchall()
     for (text,) in rows:
