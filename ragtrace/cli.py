@@ -81,7 +81,8 @@ def sql(
         typer.echo(_said("the question cannot be interrupted; ragtrace ends, and no harm is done"), err=True, nl=False)
         os._exit(2)
 
-    ask(db, query, format.value, out, _console(), timeout, stuck)
+    if why := ask(db, query, format.value, out, _console(), timeout, stuck):
+        typer.echo(_said(why), err=True, nl=False)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ragtrace.cli_help import Format, console
+from ragtrace.cli_json import said
 
 
 def ask(
@@ -36,7 +37,8 @@ def ask(
     existing(db)  # before the title is printed
     if format is Format.table and out is None:
         where.print(question.title, style="bold", markup=False, highlight=False)
-    query.ask(db, question.sql, format.value, out, where, timeout, values=bound)
+    if why := query.ask(db, question.sql, format.value, out, where, timeout, values=bound):
+        typer.echo(said(why), err=True, nl=False)
 
 
 def _list(format: Format) -> None:

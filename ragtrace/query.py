@@ -32,6 +32,7 @@ _ASKING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 _MEMORY = 3 * 2**30
 _LARGEST = 2**30  # bytes of an answer
 _ROWS = 2_048
+_MOMENT = 5.0  # seconds for what is said beside an empty answer
 _NARROWEST = 10  # characters a column needs to be read; with less, each row is shown as a table of its own
 
 
@@ -44,8 +45,10 @@ def ask(
     timeout: float = 60.0,
     stuck: Callable[[], None] | None = None,
     values: Mapping[str, str | int | float | None] | None = None,
-) -> None:
+) -> str | None:
     """Merges what waits in the spool, then runs ``query`` on a read-only connection, for ``timeout`` seconds at most.
+
+    Returns why the answer is empty, where it is and that can be told.
 
     :param stuck: called where the query can then not be interrupted. :param values: of its parameters (``$name``).
     :raises UsageError: not one question, wrong SQL (with DuckDB's hint), one that takes too long or too much memory, or
@@ -58,7 +61,31 @@ def ask(
         open_store(path).close()
     with open_readonly(path) as connection:
         found = answer(connection, query, timeout, stuck, values or {})
+        why = None if found.num_rows else _nothing(connection, query)
     show(found, format, out, console)
+    return why
+
+
+def _nothing(connection: duckdb.DuckDBPyConnection, query: str) -> str | None:
+    if _empty(connection, "spans"):
+        return (
+            "no span is here yet; expected an app that calls ragtrace.setup with this database, and has ended or "
+            "waited for its next batch (`ragtrace doctor` says what arrives)"
+        )
+    if "verdicts" in query.casefold() and _empty(connection, "verdicts"):
+        return (
+            "no defense is known here; name yours with ragtrace.observe, ragtrace.defend or ragtrace.declare, or see "
+            "what the source holds with `ragtrace inventory`"
+        )
+    return None
+
+
+def _empty(connection: duckdb.DuckDBPyConnection, view: str) -> bool:
+    try:
+        question = f"SELECT 1 FROM {view} LIMIT 1"  # noqa: S608 (constants)
+        return not answer(connection, question, _MOMENT, None, {}).num_rows
+    except UsageError:  # a large store: nothing is said rather than waited for
+        return False
 
 
 def check_format(format: str, out: Path | None) -> None:

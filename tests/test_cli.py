@@ -173,3 +173,21 @@ def test_colour_only_where_it_is_wanted(bench: Bench, monkeypatch: Any) -> None:
         command, capture_output=True, text=True, env=environment | {"NO_COLOR": "1"}, check=True
     ).stdout
     assert "\x1b[32mactive" in coloured and "\x1b[32m" not in plain and "active" in plain
+
+
+def test_an_empty_answer_says_why(bench: Bench, tmp_path: Path) -> None:
+    def asked(database: Path, query: str) -> tuple[str, str]:
+        done = CliRunner().invoke(cli.app, ["sql", query, "--format", "json", "--db", str(database)])
+        assert done.exit_code == 0
+        return done.stdout, done.stderr
+
+    nothing, undefended = tmp_path / "nothing.duckdb", Bench(tmp_path / "undefended.duckdb")
+    ragtrace.open(nothing).close()
+    with undefended.request(), undefended.stage("retrieval"):
+        pass
+    undefended.write()
+    verdicts = "SELECT defense FROM verdicts"
+    assert asked(nothing, verdicts)[0] == "[]\n" and "no span is here yet" in asked(nothing, verdicts)[1]
+    assert "no defense is known here" in asked(undefended.database, verdicts)[1]
+    assert asked(undefended.database, "SELECT 1 FROM spans WHERE false") == ("[]\n", "")
+    assert asked(bench.database, f"{verdicts} WHERE defense = 'other'") == ("[]\n", "")
