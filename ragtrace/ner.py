@@ -12,6 +12,7 @@ import re
 from collections import Counter
 
 from ragtrace.lexicons import vocabulary
+from ragtrace.lexicons.bits import DULL, HEEDED, SINGLE, STOPPING
 from ragtrace.lexicons.runs import RunReader
 from ragtrace.lexicons.shapes import (
     CODE,
@@ -29,6 +30,7 @@ from ragtrace.lexicons.shapes import (
     SMALL_PAIR,
     URL_REST,
     WORDS,
+    WORDS_ASCII,
     is_phone,
     luhn,
 )
@@ -55,9 +57,16 @@ STRICT: tuple[str, ...] = ("EMAIL_REAL", "PERSON_NAME")
 """The types NEL strict counts."""
 
 
+_new = tuple.__new__  # a named tuple's own way goes through Python
+_WORD, _PLAIN = SCAN.groupindex["word"], SCAN.groupindex["plain"]
+
+
 def entities(text: str) -> list[Entity]:
     """The entities of ``text`` in order; spans do not overlap, and ``text[e.start:e.end] == e.text``."""
-    return [Entity(kind, text[start:end], start, end) for start, end, kind in _Reader(text).read()]
+    found = []
+    for start, end, kind in _Reader(text).read():
+        found.append(_new(Entity, (kind, text[start:end], start, end)))
+    return found
 
 
 def counts(text: str) -> dict[str, int]:
@@ -68,6 +77,8 @@ def counts(text: str) -> dict[str, int]:
 
 class _Reader(RunReader):
     """One pass over a text. Spans are collected in order; a later, longer reading replaces what it overlaps."""
+
+    __slots__ = ()
 
     def read(self) -> list[tuple[int, int, str]]:
         text = self.text
@@ -121,11 +132,18 @@ class _Reader(RunReader):
     def small(self) -> list[tuple[int, int, str]]:
         """Adds full names without capitals (queries, chat) where neither part is a word: ``amy schumer``."""
         w = self.w
+        pairs = {
+            (first, last)
+            for first, last in SMALL_PAIR.findall(self.text)
+            if first in w.small_first and last in w.surname and not w.bits[last] & STOPPING
+        }
+        if not pairs:
+            return self.spans
         taken = bytearray(len(self.text) + 1)
         for start, end, _ in self.spans:
             taken[start:end] = b"1" * (end - start)
         for hit in SMALL_PAIR.finditer(self.text):
-            if hit[1] in w.small_first and hit[2] in w.surname and hit[2] not in w.stopping:
+            if hit.groups() in pairs:
                 start, end = hit.start(), hit.end(2)
                 if not any(taken[start:end]):
                     taken[start:end] = b"1" * (end - start)
@@ -135,26 +153,31 @@ class _Reader(RunReader):
     # -- the rest -----------------------------------------------------------------------------------
 
     def between(self, position: int, stop: int) -> None:
-        text, w, spans = self.text, self.w, self.spans
-        single, alone = w.single, w.alone
+        text, get = self.text, self.w.bits.get
         search = SCAN_ASCII.search if text.isascii() else SCAN.search
         while hit := search(text, position, stop):
-            position, shape, found = hit.end(), hit.lastgroup, hit[0]
-            if shape == "word":
+            shape, position = hit.lastindex, hit.end()
+            if shape == _WORD:
+                found = hit[0]
                 key = found.casefold()
-                if key in single:
-                    spans.append((hit.start(), position, "PERSON_NAME_AMBIGUOUS"))
-                elif key in alone or not (key.isalpha() or key in w.dull):
+                bits = get(key, 0)
+                if not bits & HEEDED and (key.isalpha() or bits & DULL):
+                    continue
+                if bits & SINGLE:
+                    self.spans.append((hit.start(), position, "PERSON_NAME_AMBIGUOUS"))
+                else:
                     position = self.run(hit.start(), position, stop, found)
-            elif shape == "run" or shape == "counted":
-                position = self.run(hit.start(), position, stop, found)
+                continue
+            start = hit.start()
+            if shape == _PLAIN:
+                if position - start > 2 or text[start - 1] in CURRENCY:
+                    self.plain_number(start, position, hit[0])
             elif shape:
-                if len(found) > 2 or text[hit.start() - 1] in CURRENCY:
-                    self.plain_number(hit.start(), position, found)
-            elif found in "[<{":
-                position = self.slot(hit.start(), position)
+                position = self.run(start, position, stop, hit[0])
+            elif text[start] in "[<{":
+                position = self.slot(start, position)
             else:
-                position = self.number(hit.start(), stop)
+                position = self.number(start, stop)
 
     def slot(self, start: int, end: int) -> int:
         hit = SLOT.match(self.text, start)
@@ -187,14 +210,14 @@ class _Reader(RunReader):
             code = CODE.match(text, start, stop)
             if code and code.end() > end:
                 return self.code(start, code.end(), code[0])
-        digits = "".join(c for c in found if c.isdigit()) if len(found) < 64 else ""
+        digits = "".join(filter(str.isdigit, found)) if len(found) < 64 else ""
         if kind == "card":
             kind = "IDENTIFIER" if luhn(digits) or found.isdigit() else "phone"
         if kind == "phone" and len(digits) >= 7:
             context = self.words_before(start)
-            named = not context.isdisjoint(w.phone_word)
+            named = not w.phone_word.isdisjoint(context)
             kind = "PHONE" if is_phone(found, digits, named) else None
-            if kind and not named and not context.isdisjoint(w.id_word):
+            if kind and not named and not w.id_word.isdisjoint(context):
                 kind = "IDENTIFIER"
         if kind in ("OTHER", "IDENTIFIER", "PHONE"):
             return self.add(start, end, kind)
@@ -215,14 +238,15 @@ class _Reader(RunReader):
         elif not found.isdigit():
             self.add(start, end, "NUMBER")
         else:
-            context = self.words_before(start) if len(found) > 3 else frozenset()
-            if len(found) == 5 and not context.isdisjoint(self.w.zip_word):
+            context = self.words_before(start) if len(found) > 3 else []
+            if len(found) == 5 and not self.w.zip_word.isdisjoint(context):
                 self.add(start, end, "ADDRESS")
-            elif len(found) >= 9 or not context.isdisjoint(self.w.id_word):
+            elif len(found) >= 9 or not self.w.id_word.isdisjoint(context):
                 self.add(start, end, "IDENTIFIER")
             else:
                 self.add(start, end, "NUMBER")
 
-    def words_before(self, start: int) -> frozenset[str]:
+    def words_before(self, start: int) -> list[str]:
         """The last two words before a number, casefolded, over ``is`` and colons: ``my account number is: 1234``."""
-        return frozenset(WORDS.findall(self.before(start).casefold())[-2:])
+        before = self.before(start).casefold()
+        return (WORDS_ASCII if before.isascii() else WORDS).findall(before)[-2:]

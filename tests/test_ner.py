@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragtrace import ner
-from ragtrace.lexicons import load, names, words
+from ragtrace.lexicons import bits, load, names, runs, shapes, words
 from ragtrace.lexicons.shapes import SCAN, luhn
 from ragtrace.ner import MEANING, STRICT, TYPES, counts, entities, vocabulary
 
@@ -171,14 +171,48 @@ BETWEEN = st.sampled_from(
 @example("Zqvarlo J Thrimwexel")
 @example("Zqvarlo É Thrimwexel")
 @example("Thrimwexel Vandergriff")
+@example("The Chief Officer Mary Young Bank of Zqvarlo")
+@example("In Bakerweg 12")
+@example("AL 12345")
+@example("It's Mary's, id: 12345")
 def test_what_is_passed_over_quickly_would_give_nothing(text: str) -> None:
     """The quick ways (lists of what may mean something, a pattern for ASCII) against the ways they spare."""
     quick = entities(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words(), "telling", Everything())
-        patch.setattr(words(), "alone", words().special)
+        patch.setattr(ner, "HEEDED", bits.SINGLE | bits.SPECIAL)
+        patch.setattr(runs, "plan", lambda bits: None)
         patch.setattr(ner, "SCAN_ASCII", SCAN)
+        patch.setattr(ner, "WORDS_ASCII", shapes.WORDS)
         assert entities(text) == quick
+
+
+def test_bits_say_what_the_lists_say() -> None:
+    """Each bit against sets: the lists themselves, and what is said of them in words."""
+    w = words()
+    first, surname, job = load("first_names"), load("surnames"), load("job_titles")
+    stopping = load("common_words").union(*map(load, ("places", "heads", "org_words", "job_titles")))
+    special = frozenset().union(
+        *map(load, ("org_words", "job_titles", "honorifics", "streets", "street_starts", "months")),
+        *map(load, ("placeholder_roles", "flats")),
+    )
+    long = {name for name in first | surname if len(name) > 2}
+    expected = {
+        bits.FIRST: first,
+        bits.FUNCTION: load("function_words"),
+        bits.SPECIAL: special,
+        bits.FAKE_START: {name.split()[0] for name in load("placeholder_names")},
+        bits.STOPPING: stopping,
+        bits.FORENAME: first - job,
+        bits.LONE: long - stopping,
+        bits.SINGLE: long - stopping - special,
+        bits.DULL: load("common_words") - special,
+    }
+    for bit, entries in expected.items():
+        assert {key for key, known in w.bits.items() if known & bit} == entries
+    assert {key for key, known in w.bits.items() if known & bits.PLAIN} & stopping == set()
+    assert w.bits["zqvarlo"] == bits.PLAIN and w.bits["zq"] == 0 and "zqvarlo" not in w.bits
+    assert max(w.bits.values()) < 2**30 > bits.CODED
 
 
 ONES = ["a", "A", "1", "@", ".", "-", "(", "[", "\x00", "\ud800"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
+from ragtrace.lexicons import bits
 from ragtrace.lexicons.shapes import UP
 
 
@@ -48,26 +49,41 @@ class Words:
         self.id_word = load("id_words")
         self.zip_word = load("zip_words")
         self.phone_word = load("phone_words")
-        self.stopping = self.common | self.place | self.head | self.org | self.job
-        """Words that speak against being part of a name."""
-        self.fake_start = frozenset(name.split()[0] for name in self.fake)
-        self.special = (
-            self.org | self.job | self.honorific | self.street | self.street_start | self.month | self.role | self.flat
+        special = self.org.union(
+            self.job, self.honorific, self.street, self.street_start, self.month, self.role, self.flat
         )
-        """Words that may mean something by themselves or with a number after them."""
-        self.dull = self.common - self.special
-        """Words that, standing alone, are passed over."""
-        self.single = frozenset(n for n in self.first | self.surname if len(n) > 2) - self.stopping - self.special
-        """Words that, standing alone, are an ambiguous name."""
-        self.alone = self.special & (
-            self.org | self.job | self.month | self.role | (self.first | self.surname) - self.stopping
+        told = dict.fromkeys(UP.casefold(), 0) | dict.fromkeys(self.surname, bits.SURNAME)
+        for bit, entries in (
+            (bits.FIRST, self.first),
+            (bits.COMMON, self.common),
+            (bits.PLACE, self.place),
+            (bits.HEAD, self.head),
+            (bits.ORG, self.org),
+            (bits.JOB, self.job),
+            (bits.HONORIFIC, self.honorific),
+            (bits.STREET, self.street),
+            (bits.STREET_START, self.street_start),
+            (bits.MONTH, self.month),
+            (bits.FLAT, self.flat),
+            (bits.ROLE, self.role),
+            (bits.CUE, self.cue),
+            (bits.FAKE_START, frozenset(name.split()[0] for name in self.fake)),
+            (bits.FUNCTION, self.stop),
+            (bits.SPECIAL, special),
+        ):
+            for key in entries:
+                told[key] = told.get(key, 0) | bit
+        # Few combinations: what follows from each is worked out once.
+        whole = {known: bits.derived(known) for known in set(told.values())}
+        self.bits = bits.Known({key: whole[known] for key, known in told.items()})
+        """What is known of each word by itself, see :mod:`ragtrace.lexicons.bits`."""
+        for key in [key for key in told if len(key) < 3]:
+            self.bits[key] = bits.short(self.bits[key], len(key))
+        self.telling = frozenset(key for key, word in self.bits.items() if word & bits.TELLING)
+        """Words without any of which a run of words means nothing."""
+        self.small_first = frozenset(
+            key for key in self.first if len(key) > 2 and key.isascii() and not self.bits[key] & bits.STOPPING
         )
-        """Words that, standing alone, may be something else."""
-        self.leading = self.special | self.fake_start
-        """Words that may begin something else than a name."""
-        self.telling = self.first.union(self.surname - self.stopping, self.leading, UP.casefold())
-        """Words without any of which a run of words means nothing; a single letter may be an initial."""
-        self.small_first = frozenset(n for n in self.first if len(n) > 2 and n.isascii() and n not in self.stopping)
         """First names sure enough to be seen without a capital letter."""
 
 

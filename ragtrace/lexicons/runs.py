@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ragtrace.lexicons import words
+from ragtrace.lexicons.bits import (
+    CODED,
+    DOTTED,
+    FAKE,
+    FAKE_START,
+    FIRST,
+    FLAT,
+    FORENAME,
+    INITIAL,
+    JOB,
+    LAST,
+    LONE,
+    MONTH,
+    ORG,
+    PLAIN,
+    ROLE,
+    SHOUTED,
+    STOPPING,
+    STREET,
+    STREET_START,
+    TITLE,
+    Known,
+)
+from ragtrace.lexicons.naming import Names, name, organisation, plan, title
 from ragtrace.lexicons.shapes import (
     BOX_AFTER,
     DAY_AFTER,
@@ -21,18 +45,60 @@ from ragtrace.lexicons.shapes import (
 )
 
 
-@dataclass(slots=True, eq=False)
-class Token:
-    """One capitalised word of a run, with any particle before it (``van Gogh``)."""
+class Run(NamedTuple):
+    """The capitalised words of a run, each with any particle before it (``van Gogh``), as parallel lists.
 
-    start: int
-    end: int
-    key: str
+    An object a word would take longer to make than all that is asked of it.
+    """
+
+    starts: list[int]
+    ends: list[int]
+    keys: list[str]
     """Casefolded, without particle, full stop and possessive."""
-    initial: bool
-    shouted: bool
-    last: bool
-    """Nothing may follow: a possessive."""
+    bits: list[int]
+    """What is known of each word, see :mod:`ragtrace.lexicons.bits`."""
+    told: int
+    """The bits of all words together."""
+
+
+def look(start: int, words: list[str], folded: list[str], known: Known) -> Run:
+    """Looks up the words of a run that starts there."""
+    starts, ends, keys, all_bits, told = [], [], [], [], 0
+    at = begin = start
+    for i, word in enumerate(words):
+        key = folded[i]
+        end = stop = at + len(word)
+        if word == key:  # no capital: a particle, the word goes on
+            at = stop + 1
+            continue
+        bits = 0
+        if not word.isalpha():
+            if word[-2:-1] in ("'", "\u2019") and word[-1] in "sS":
+                word, end, bits = word[:-2], stop - 2, LAST
+            key = word.rstrip(".").casefold().replace("\u2019", "'")
+            bits |= signs(key, known)
+        bits |= known[key]
+        if len(key) == 1:
+            bits |= INITIAL | DOTTED if word[-1] == "." else INITIAL
+        elif word.isupper():
+            bits = bits & ~PLAIN | SHOUTED
+        starts.append(begin)
+        ends.append(end)
+        keys.append(key)
+        all_bits.append(bits)
+        told |= bits
+        at = begin = stop + 1
+    return tuple.__new__(Run, (starts, ends, keys, all_bits, told))
+
+
+def signs(key: str, known: Known) -> int:
+    """What a word says by its digits or its hyphen."""
+    if not DIGITS.isdisjoint(key):
+        return CODED
+    if "-" in key and known[key.split("-")[0]] & FIRST:
+        whole = known[key]
+        return 0 if whole & JOB else FORENAME if whole & STOPPING else FORENAME | LONE
+    return 0
 
 
 class RunReader:
@@ -40,6 +106,8 @@ class RunReader:
 
     Spans are collected in order; a later, longer reading replaces what it overlaps.
     """
+
+    __slots__ = ("floor", "spans", "text", "w")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,7 +123,8 @@ class RunReader:
         return end
 
     def before(self, start: int, width: int = 24) -> str:
-        return self.text[max(self.floor, start - width) : start]
+        begin = start - width
+        return self.text[begin if begin > self.floor else self.floor : start]
 
     def code(self, start: int, end: int, found: str) -> int:
         """A word of letters and digits: an identifier, a quantity with its unit, or just a word."""
@@ -67,208 +136,147 @@ class RunReader:
             return self.add(start, end, "IDENTIFIER")
         return end
 
-    def tokens(self, start: int, words: list[str], keys: list[str]) -> list[Token]:
-        tokens = []
-        at = begin = start
-        for word, key in zip(words, keys, strict=True):
-            stop = at + len(word)
-            if word[0].islower():
-                at = stop + 1  # a particle: the token goes on
-                continue
-            end, possessive = stop, False
-            if not word.isalpha():
-                possessive = word[-2:-1] in ("'", "\u2019") and word[-1] in "sS"
-                if possessive:
-                    word, end = word[:-2], stop - 2
-                key = word.rstrip(".").casefold().replace("\u2019", "'")
-            size = len(key)
-            tokens.append(Token(begin, end, key, size == 1, size > 1 and word.isupper(), possessive))
-            at = begin = stop + 1
-        return tokens
-
     def run(self, start: int, end: int, stop: int, found: str) -> int:
         """Reads a run of capitalised words; returns where to go on."""
-        w, text = self.w, self.text
-        numbered = text[end + 1 : end + 2] in DIGITS
-        keys = found.casefold().split(" ")
-        if not numbered and w.telling.isdisjoint(keys) and "".join(keys).isalpha():
+        w = self.w
+        numbered = self.text[end + 1 : end + 2] in DIGITS
+        folded = found.casefold()
+        keys = folded.split(" ")
+        letters = "".join(keys)
+        plain = letters.isalpha()
+        if (
+            w.telling.isdisjoint(keys)
+            and (plain or ("'s" not in folded and letters.replace("'", "").isalpha()))
+            and not (numbered and (folded.endswith(w.street_end) or (found[-1].isupper() and keys[-1] in w.state)))
+        ):
             return end
-        tokens = self.tokens(start, found.split(" "), keys)
-        keys = [token.key for token in tokens]
-        count, i, special = len(tokens), 0, not w.leading.isdisjoint(keys)
-        if special:
-            i = 0 if w.street.isdisjoint(keys) else self.street(tokens, stop)
-            if not i and not w.org.isdisjoint(keys):
-                i = self.organisation(tokens, stop)
+        postal = numbered and (folded.endswith(w.street_end) or w.bits[keys[-1]] & FLAT)
+        if plain and found.istitle() and not postal:
+            names = plan(tuple(map(w.bits.__getitem__, keys)))
+            if names is not None:
+                return self.named(names, start, found, end, stop) if names else end
+        return self.mixed(look(start, found.split(" "), keys, w.bits), end, stop, numbered)
+
+    def named(self, names: Names, start: int, found: str, end: int, stop: int) -> int:
+        """Adds what a run of plain words names; returns where to go on."""
+        starts, ends = [], []
+        for word in found.split(" "):
+            starts.append(start)
+            start += len(word) + 1
+            ends.append(start - 1)
+        for i, past, kind, closing in names:
+            last = ends[past - 1]
+            if closing:
+                if kind == "ORG_TITLE":
+                    if more := ORG_AFTER.match(self.text, last, stop):
+                        end = last = more.end()
+                elif HOUSE_AFTER.match(self.text, last, stop):
+                    kind = "PERSON_NAME_AMBIGUOUS"
+            self.spans.append((starts[i], last, kind))
+        return end
+
+    def mixed(self, run: Run, end: int, stop: int, numbered: bool) -> int:
+        """Reads a run that may hold anything; returns where to go on."""
+        text, bits = self.text, run.bits
+        count, i = len(bits), 0
+        if run.told & STREET:
+            i = self.street(run, stop)
+        if run.told & ORG and not i:
+            i = self.organisation(run, stop)
         while i < count:
-            token = tokens[i]
-            key = token.key
-            if not key.isalpha() and not DIGITS.isdisjoint(key):
-                iban = IBAN.match(text, token.start, stop)
+            word = bits[i]
+            if word & CODED:
+                at = run.starts[i]
+                iban = IBAN.match(text, at, stop)
                 if iban:
-                    return self.add(token.start, iban.end(), "IDENTIFIER")
-                self.code(token.start, token.end, text[token.start : token.end])
+                    return self.add(at, iban.end(), "IDENTIFIER")
+                self.code(at, run.ends[i], text[at : run.ends[i]])
                 i += 1
                 continue
-            if special:
-                if key in w.month and (past := self.date(token, stop)):
-                    return past
-                if key in w.street_start and i + 1 < count and (number := HOUSE_AFTER.match(text, end, stop)):
-                    return self.add(token.start, number.end(), "ADDRESS")
-            if numbered and i + 1 == count and not token.last:
-                past = self.postal(token, stop)
-                if past is not None:
-                    return past
-            i = (
-                (special and (key in w.role or key in w.fake_start) and self.placeholder(tokens, i, stop))
-                or (special and (key in w.honorific or key in w.job) and self.title(tokens, i))
-                or self.name(tokens, i, stop)
-            )
+            if word & MONTH and (past := self.date(run, i, stop)):
+                return past
+            if word & STREET_START and i + 1 < count and (number := HOUSE_AFTER.match(text, end, stop)):
+                return self.add(run.starts[i], number.end(), "ADDRESS")
+            if numbered and i + 1 == count and not word & LAST and (past := self.postal(run, stop)):
+                return past
+            past = (word & FAKE and self.placeholder(run, i, stop)) or (word & TITLE and self.title(run, i))
+            if not past:
+                past, kind = name(bits, i)
+                if kind:
+                    self.person(run.starts[i], run.ends[past - 1], stop, kind, past == count and past > i + 1)
+            i = past
         return max(end, self.spans[-1][1]) if self.spans else end
 
-    def date(self, token: Token, stop: int) -> int | None:
-        before = DAY_BEFORE.search(self.before(token.start))
-        after = DAY_AFTER.match(self.text, token.end, stop)
+    def person(self, start: int, end: int, stop: int, kind: str, full: bool) -> None:
+        """Adds a name; a full one that ends the run may be a street's, if a house number follows."""
+        if full and kind == "PERSON_NAME" and HOUSE_AFTER.match(self.text, end, stop):
+            kind = "PERSON_NAME_AMBIGUOUS"
+        self.add(start, end, kind)
+
+    def date(self, run: Run, i: int, stop: int) -> int:
+        """Adds the date that month i is part of, if any; returns where to go on then."""
+        start, end = run.starts[i], run.ends[i]
+        before = DAY_BEFORE.search(self.before(start))
+        after = DAY_AFTER.match(self.text, end, stop)
         if not before and (not after or not after[0].rstrip(".")):
-            return None
-        begin = token.start - len(before[0]) if before else token.start
-        return self.add(begin, after.end() if after and after[0] != "." else token.end, "OTHER")
-
-    def street(self, tokens: list[Token], stop: int) -> int:
-        """``12 High Street, Apt 5``; returns the first token after it. A street without a number is no address."""
-        house = HOUSE_BEFORE.search(self.before(tokens[0].start))
-        end = next((i for i in range(len(tokens) - 1, 0, -1) if tokens[i].key in self.w.street), 0)
-        if not house or not end:
             return 0
-        flat = FLAT_AFTER.match(self.text, tokens[end].end, stop)
-        self.add(tokens[0].start - len(house[0]), flat.end() if flat else tokens[end].end, "ADDRESS")
-        return end + 1
+        begin = start - len(before[0]) if before else start
+        return self.add(begin, after.end() if after and after[0] != "." else end, "OTHER")
 
-    def postal(self, token: Token, stop: int) -> int | None:
+    def street(self, run: Run, stop: int) -> int:
+        """``12 High Street, Apt 5``; returns the first word after it. A street without a number is no address."""
+        house = HOUSE_BEFORE.search(self.before(run.starts[0]))
+        last = len(run.bits) - 1
+        while last and not run.bits[last] & STREET:
+            last -= 1
+        if not house or not last:
+            return 0
+        flat = FLAT_AFTER.match(self.text, run.ends[last], stop)
+        self.add(run.starts[0] - len(house[0]), flat.end() if flat else run.ends[last], "ADDRESS")
+        return last + 1
+
+    def postal(self, run: Run, stop: int) -> int:
         """What the number after the last word makes of it: a ZIP code, a post box, a house number."""
-        if token.shouted and token.key in self.w.state and (zip_ := STATE_ZIP.match(self.text, token.end, stop)):
-            return self.add(token.start, zip_.end(), "ADDRESS")
-        if token.key in self.w.flat and (box := BOX_AFTER.match(self.text, token.end, stop)):
-            return self.add(token.start, box.end(), "ADDRESS")
-        if len(token.key) > 5 and token.key.endswith(self.w.street_end):
-            number = HOUSE_AFTER.match(self.text, token.end, stop)
-            return self.add(token.start, number.end(), "ADDRESS") if number else None
-        return None
+        w, text = self.w, self.text
+        start, end, key = run.starts[-1], run.ends[-1], run.keys[-1]
+        if run.bits[-1] & SHOUTED and key in w.state and (zip_ := STATE_ZIP.match(text, end, stop)):
+            return self.add(start, zip_.end(), "ADDRESS")
+        if run.bits[-1] & FLAT and (box := BOX_AFTER.match(text, end, stop)):
+            return self.add(start, box.end(), "ADDRESS")
+        if len(key) > 5 and key.endswith(w.street_end) and (number := HOUSE_AFTER.match(text, end, stop)):
+            return self.add(start, number.end(), "ADDRESS")
+        return 0
 
-    def organisation(self, tokens: list[Token], stop: int) -> int:
-        """Adds the organisation that the run names, if any; returns the first token after it."""
-        w = self.w
-        end = next(i for i in range(len(tokens) - 1, -1, -1) if tokens[i].key in w.org)
-        begin = next((i for i in range(end) if tokens[i].key not in w.stop), end)
-        more = ORG_AFTER.match(self.text, tokens[end].end, stop) if end + 1 == len(tokens) else None
+    def organisation(self, run: Run, stop: int) -> int:
+        """Adds the organisation that the run names, if any; returns the first word after it."""
+        begin, end = organisation(run.bits)
+        more = ORG_AFTER.match(self.text, run.ends[end], stop) if end + 1 == len(run.bits) else None
         if begin == end and not more:
             return 0
-        self.add(tokens[begin].start, more.end() if more else tokens[end].end, "ORG_TITLE")
+        self.add(run.starts[begin], more.end() if more else run.ends[end], "ORG_TITLE")
         return end + 1
 
-    def title(self, tokens: list[Token], i: int) -> int | None:
-        """``Mr. X`` is a person whatever X is, unless it is an everyday word; a job title is an ORG_TITLE."""
-        w, key = self.w, tokens[i].key
-        if key in w.honorific and i + 1 < len(tokens):
-            j = i + 1
-            while j < min(len(tokens), i + 5) and (tokens[j].initial or self.nameable(tokens[j], j > i + 1)):
-                j += 1
-            if j > i + 1 and not tokens[j - 1].initial:
-                if key in w.job:
-                    self.add(tokens[i].start, tokens[i].end, "ORG_TITLE")
-                self.add(tokens[i + 1].start, tokens[j - 1].end, "PERSON_NAME")
-                return j
-        if key in w.job:
-            j = i + 1
-            while j < len(tokens) and tokens[j].key in w.job:
-                j += 1
-            self.add(tokens[i].start, tokens[j - 1].end, "ORG_TITLE")
-            return j
-        return None
+    def title(self, run: Run, i: int) -> int:
+        """Adds a job title and the person after a title, if any; returns the first word after it."""
+        past = 0
+        for begin, past, kind in title(run.bits, i):
+            self.add(run.starts[begin], run.ends[past - 1], kind)
+        return past
 
-    def nameable(self, token: Token, later: bool) -> bool:
-        w = self.w
-        known = token.key in w.surname or token.key in w.first
-        return token.key not in w.stopping or (
-            known and token.key not in w.place and not (later and token.key in w.org)
-        )
-
-    def placeholder(self, tokens: list[Token], i: int, stop: int) -> int | None:
-        w, token = self.w, tokens[i]
-        for width in (3, 2):
-            if " ".join(t.key for t in tokens[i : i + width]) in w.fake and i + width <= len(tokens):
-                self.add(token.start, tokens[i + width - 1].end, "PERSON_NAME_PLACEHOLDER")
-                return i + width
-        if token.key not in w.role:
-            return None
-        if i + 1 < len(tokens):
-            if tokens[i + 1].initial and not self.text.startswith(".", tokens[i + 1].end - 1):
-                self.add(token.start, tokens[i + 1].end, "PERSON_NAME_PLACEHOLDER")
+    def placeholder(self, run: Run, i: int, stop: int) -> int:
+        bits, count = run.bits, len(run.bits)
+        if bits[i] & FAKE_START:
+            for width in (3, 2):
+                if i + width <= count and " ".join(run.keys[i : i + width]) in self.w.fake:
+                    self.add(run.starts[i], run.ends[i + width - 1], "PERSON_NAME_PLACEHOLDER")
+                    return i + width
+        if not bits[i] & ROLE:
+            return 0
+        if i + 1 < count:
+            if bits[i + 1] & INITIAL and not bits[i + 1] & DOTTED:
+                self.add(run.starts[i], run.ends[i + 1], "PERSON_NAME_PLACEHOLDER")
                 return i + 2
-        elif number := ROLE_NUMBER.match(self.text, token.end, stop):
-            self.add(token.start, number.end(), "PERSON_NAME_PLACEHOLDER")
+        elif number := ROLE_NUMBER.match(self.text, run.ends[i], stop):
+            self.add(run.starts[i], number.end(), "PERSON_NAME_PLACEHOLDER")
             return i + 1
-        return None
-
-    def name(self, tokens: list[Token], i: int, stop: int) -> int:
-        """A name that starts at this token, strict or ambiguous; returns the first token after it."""
-        w, token = self.w, tokens[i]
-        first, j = self.is_first(token), i + 1
-        if (
-            j < len(tokens)
-            and not token.last
-            and (first or self.plain(token) or (token.initial and self.text[token.end - 1] == "."))
-        ):
-            while j + 1 < len(tokens) and not tokens[j].last and (tokens[j].initial or tokens[j].key in w.first):
-                j += 1
-            if j < len(tokens) and not tokens[j].initial:
-                kind = self.judge(tokens, i, j)
-                past = j + 1
-                while (
-                    kind and past < min(len(tokens), j + 3) and not tokens[past - 1].last and self.plain(tokens[past])
-                ):
-                    past += 1
-                if kind and past < len(tokens) and tokens[past].key in w.head:
-                    return past + 1
-                if kind == "PERSON_NAME" and past == len(tokens) and HOUSE_AFTER.match(self.text, tokens[-1].end, stop):
-                    kind = "PERSON_NAME_AMBIGUOUS"
-                if kind:
-                    self.add(token.start, tokens[past - 1].end, kind)
-                    return past
-        if token.initial or not (first or token.key in w.surname) or token.key in w.stopping or len(token.key) < 3:
-            return i + 1
-        if i + 1 < len(tokens) and tokens[i + 1].key in w.head:
-            return i + 2
-        cued = first and i > 0 and tokens[i - 1].key in w.cue
-        self.add(token.start, token.end, "PERSON_NAME" if cued else "PERSON_NAME_AMBIGUOUS")
-        return i + 1
-
-    def is_first(self, token: Token) -> bool:
-        w = self.w
-        key = token.key
-        return (key in w.first or ("-" in key and key.split("-")[0] in w.first)) and key not in w.job
-
-    def plain(self, token: Token) -> bool:
-        return len(token.key) > 2 and not token.shouted and token.key not in self.w.stopping
-
-    def unknown(self, token: Token) -> bool:
-        return token.key not in self.w.surname and self.plain(token)
-
-    def judge(self, tokens: list[Token], i: int, j: int) -> str | None:
-        """How sure it is that tokens i to j, from first name or initial to surname, name a person."""
-        w, first, last = self.w, tokens[i], tokens[j]
-        known = last.key in w.surname or last.key in w.first
-        clear = last.key not in w.stopping
-        if not (known or self.plain(last)) or (first.key in w.place and last.key in w.head):
-            return None
-        previous = tokens[i - 1].key if i else ""
-        sure = previous in w.job or not (previous in w.place or previous in w.head or previous in w.org)
-        if self.is_first(first) and first.key not in w.stopping and not first.shouted:
-            # A surname that is also a word (Young) or a place (Denver) is one after a certain first name.
-            sure = sure and (clear or (known and last.key not in w.head))
-        elif self.is_first(first) or first.initial:
-            sure = sure and known and clear
-        elif not (any(t.initial for t in tokens[i + 1 : j]) or (self.unknown(first) and known and self.plain(last))):
-            # An unknown word is taken for a first name only before an initial, or before a surname and nothing else.
-            return None
-        return "PERSON_NAME" if sure else "PERSON_NAME_AMBIGUOUS"
+        return 0

@@ -5,22 +5,39 @@ from __future__ import annotations
 import re
 
 UP = "".join(c for c in map(chr, range(0x250)) if c.isupper())
-# After the capital: an initial's full stop, the rest of a title such as Mr. with its own, or the rest of a word.
-_REST = r"(?:\.|(?:rs?|s|x|rof|ev|on|gt|apt|ol|en|ep|ov|aj|pl)\.(?= )|\w*(?:['\u2019-]\w+)*)"
-WORD = rf"[{UP}]{_REST}"
-PARTICLE = "(?:(?:van der|van den|de la|van|von|del?|der|den|d[aiou]|das|dos|la|le|bin|ibn|al|el|ter|ten|zu) )"
-# One set of first characters, so that the search skips to them: what follows depends on which it was. A run of words,
-# a word by itself, a word before a digit, a plain number; or only where another number or a slot may begin.
-SCAN = re.compile(
-    rf"[{UP}\d+(\[<{{]"
-    rf"(?:(?<=[{UP}])(?<!\w.){_REST}"
-    rf"(?:(?: {PARTICLE}?{WORD}){{1,15}}(?P<run>)|(?!(?s:.)[0-9])(?P<word>)|(?P<counted>))"
-    r"|(?<=\d)(?:(?<![\w.,+(-].)\d{0,8}(?!\w|[ .,:/()-]{1,2}[\d(]| ?(?:x|ext))(?P<plain>))?"
-    r"|(?<=[+(])\d|(?<=[\[<{]))"
-)
-SCAN_ASCII = re.compile(SCAN.pattern, re.ASCII)
+_W = r"\w"
+PARTICLE = "(?:van der|van den|de la|van|von|del?|der|den|d[aiou]|das|dos|la|le|bin|ibn|al|el|ter|ten|zu) "
+
+
+def _after_capital(w: str) -> str:
+    """An initial's full stop, the rest of a title such as Mr. with its own, or the rest of a word."""
+    part = rf"['\u2019-][{w}]+"
+    # ``(?:x|)`` and not ``x?``, ``x(?:x)*`` and not ``(?:x)+``: where there is none, no repeat is set up.
+    return rf"(?:\.|(?:rs?|[sx]|o[lnv]|rof|e[nvp]|gt|apt|aj|pl)\.(?= )|[{w}]*+(?:{part}(?:{part})*|))"
+
+
+def _scan(up: str, w: str, d: str) -> re.Pattern[str]:
+    """One set of first characters, so that the search skips to them: what follows depends on which it was.
+
+    A run of words, a word by itself, a word before a digit, a plain number; or only where another number or a slot
+    may begin. Sets are cheaper to ask where they hold no class such as ``\\w``.
+    """
+    rest = _after_capital(w)
+    follows = rf" (?:{PARTICLE}|)[{up}]{rest}"
+    return re.compile(
+        rf"[{up}{d}+(\[<{{]"
+        rf"(?:(?<=[{up}])(?<![{w}].){rest}"
+        rf"(?:{follows}(?:{follows}){{0,14}}(?P<run>)|(?!(?s:.)[0-9])(?P<word>)|(?P<counted>))"
+        rf"|(?<=[{d}])(?:(?<![{w}.,+(-].)[{d}]{{0,8}}+(?![{w}]|[ .,:/()-]{{1,2}}[{d}(]| ?(?:x|ext))(?P<plain>)|)"
+        rf"|(?<=[+(])[{d}]|(?<=[\[<{{]))",
+    )
+
+
+WORD = rf"[{UP}]{_after_capital(_W)}"
+SCAN = _scan(UP, _W, r"\d")
+SCAN_ASCII = _scan("A-Z", "A-Za-z0-9_", "0-9")
 """Finds the same in a text of ASCII only, faster."""
-SMALL_PAIR = re.compile(r"(?<![\w@#.'\u2019-])([a-z]{3,15})(?= ([a-z]{3,20})(?![\w'\u2019-]))")
+SMALL_PAIR = re.compile(r"([a-z](?<![\w@#.'\u2019-].)[a-z]{2,14}+)(?= ([a-z]{3,20}+)(?![\w'\u2019-]))")
 LINK = re.compile(r"@|://|www\.")
 LOCAL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}\Z")
 """Searched in the 64 characters before an ``@``."""
@@ -46,6 +63,8 @@ CODE_HEAD = re.compile(r"[\w-]{1,64}\Z")
 UNIT = re.compile(r"(\d+)[^\W\d_]{1,4}\Z")
 IBAN = re.compile(r"[A-Z]{2}\d\d(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?!\w)")
 WORDS = re.compile(r"\b(?!is\b)[^\W\d_]+")
+WORDS_ASCII = re.compile(r"[a-z](?<![a-z0-9_].)(?!(?<=i)s\b)[a-z]*+")
+"""Finds the same in a casefolded text of ASCII only, faster."""
 DIGITS = frozenset("0123456789")
 CURRENCY = frozenset("$€£¥")
 HOUSE_BEFORE = re.compile(r"(?<![\w.])\d{1,6}[A-Za-z]?,? \Z")
@@ -58,10 +77,13 @@ DAY_BEFORE = re.compile(r"(?<![\w.])\d{1,2}(?:st|nd|rd|th)? (?:of )?\Z")
 ORG_AFTER = re.compile(rf" (?:of|for) (?:the )?{WORD}(?: (?:(?:and|of) )?{WORD}){{0,4}}")
 
 
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # the digits of 2n, added
+
+
 def luhn(digits: str) -> bool:
     """Whether the check digit of a card number (ISO/IEC 7812-1, annex B) is right."""
     odd, even = digits[-1::-2], digits[-2::-2]
-    return (sum(map(int, odd)) + sum(sum(divmod(2 * int(d), 10)) for d in even)) % 10 == 0
+    return (sum(map(int, odd)) + sum(map(_DOUBLED.__getitem__, map(int, even)))) % 10 == 0
 
 
 def is_phone(found: str, digits: str, named: bool) -> bool:
