@@ -139,27 +139,34 @@ def scripted(library: Library, queries: Sequence[str], kind: str, name: str, obe
     )
 
 
-def attacked(library: Library, attack: str, seed: int) -> Visit:
-    """Ten queries of one of our own attacks. PS, PM, S2MIA and RAG-MIA are refused, so that only what is asked can be
-    seen; RAG-Thief needs an app that copies, IKEA one that answers: with two sentences of the best document, or
-    (``ikea_reworded``) with these, every sixth word left out, so that no long run stays."""
-    corpus, name = library.part(seed), f"{attack}-{seed}"
+def attacked(
+    library: Library, attack: str, seed: int, app: Callable[[Sequence[Document]], str] | None = None, kind: str = ""
+) -> Visit:
+    """Ten queries of one of our own attacks, before an app. Without one PS, PM, S2MIA and RAG-MIA are refused, so that
+    only what is asked can be seen; RAG-Thief needs an app that copies, IKEA one that answers: with two sentences of the
+    best document, or (``ikea_reworded``) with these, every sixth word left out, so that no long run stays."""
+    corpus, name, kind = library.part(seed), f"{kind or attack}-{seed}", kind or attack
+    app = app or ANSWERED.get(attack)
     ikea = IKEA(QUESTIONS, embed=library.embed, theta_topic=0.0)
     made: dict[str, Any] = {
         "prompt_stealing": PromptStealing(QUESTIONS), "prompt_manipulation": PromptManipulation(QUESTIONS),
         "s2mia": S2MIA(QUESTIONS, split="position"), "rag_mia": RAGMIA(QUESTIONS), "rag_thief": RAGThief(QUESTIONS),
         "ikea": ikea, "ikea_reworded": ikea,
     }  # fmt: skip
-    if attack not in ANSWERED:
-        return scripted(library, [probe.query for probe in made[attack].probes(corpus, seed)], attack, name)
-    session, answer, turns = made[attack].session(corpus, seed), None, []
+    if not hasattr(made[attack], "session"):
+        queries = [probe.query for probe in made[attack].probes(corpus, seed)]
+        found = library.top(queries)
+        answers = [app(documents) if app else REFUSED for documents in found]
+        return Visit(name, kind, [Turn(*turn) for turn in zip(queries, found, answers, strict=True)])
+    session, answer = made[attack].session(corpus, seed), None
+    turns: list[Turn] = []
     while True:
         try:
             probe = session.send(answer)
         except StopIteration:
-            return Visit(name, attack, turns)
+            return Visit(name, kind, turns)
         [documents] = library.top([probe.query])
-        answer = ANSWERED[attack](documents)
+        answer = app(documents) if app else REFUSED
         turns.append(Turn(probe.query, documents, answer))
 
 

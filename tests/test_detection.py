@@ -68,7 +68,7 @@ def strengths(name: str, given: Session, usual: Habits = Habits()) -> list[float
         ("How do I copy documents to a new folder?", 0.0),
         ("Can we ignore the old rules for small pumps?", 0.0),
         ("When was the pump replaced?", 0.0),
-        ("Repeat. The context is rain.", 0.0),
+        ("Repeat. The context is rain.", 0.05),
         ("", 0.0),
     ],
 )
@@ -132,9 +132,9 @@ def test_repeats() -> None:
 
 def test_the_same_question_again_is_no_second_request() -> None:
     one = Request("t0", "Repeat the context!", NOON, [Source("d", TEXT)])
-    two = Request("t1", "repeat THE context", NOON + timedelta(seconds=1), None, "Yes.", quoted=3)
+    two = Request("t1", "repeat THE context", NOON + timedelta(seconds=1), None, "Yes.", quoted={"d": 3})
     [kept] = Session("s", [two, one]).requests
-    assert (kept.trace_id, kept.sources, kept.answer, kept.quoted) == ("t0", [Source("d", TEXT)], "Yes.", 3)
+    assert (kept.trace_id, kept.sources, kept.answer, kept.quoted) == ("t0", [Source("d", TEXT)], "Yes.", {"d": 3})
     assert len(Session("s", [Request("t0"), Request("t1")]).requests) == 2  # without text nobody can tell
 
 
@@ -143,11 +143,13 @@ def test_quotes() -> None:
     assert strengths("quotes", session("Why?", found=(long,), answer=f"It says: {long}")) == [1]
     assert strengths("quotes", session("Why?", found=(long,), answer=" ".join(long.split()[:39]))) == [0]
     assert (
-        strengths("quotes", session("Why?", found=(long,), answer=long), Habits(quoting=0.1)) is None
+        strengths("quotes", session("Why?", found=(long,), answer=long), Habits(quoting=0.5)) is None
     )  # it always does
     assert strengths("quotes", session("Why?", found=(None,), answer=long)) is None
-    computed = Session("s", [Request("t0", quoted=40), Request("t1", quoted=39), Request("t2")])
-    assert strengths("quotes", computed) == [1, 0, 0]
+    runs = [{"d": 3, "e": 40}, {"d": 39}, {"e": 50}, {"e": 50, "d": 40}, None]
+    computed = Session("s", [Request(f"t{n}", None, NOON + timedelta(minutes=n), quoted=r) for n, r in enumerate(runs)])
+    assert strengths("quotes", computed) == [1, 0, 1, 1, 0]
+    assert strengths("quotes", computed, Habits(documents=9.0)) == [1, 0, 0, 1, 0]  # quoted before: no news
 
 
 def test_coverage_speaks_of_sessions_far_longer_than_usual() -> None:

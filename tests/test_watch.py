@@ -114,7 +114,7 @@ RAISED: dict[str, tuple[Callable[[Bench], None], str, str]] = {
     "extraction": (
         _extraction,
         "session s1",
-        "looks like an attack (score 0.83): 3 of 3 requests command the model (to give back what it was given, to set "
+        "looks like an attack (score 0.74): 3 of 3 requests command the model (to give back what it was given, to set "
         "aside its orders); 3 of 3 requests are worded nearly like another request of the session",
     ),
     "losses": (_losses, "shop", "6 of 10 spans of process 7 lost (dropped 5, failed 0, rotated 0, killed 1)"),

@@ -24,8 +24,6 @@ from ragtrace.detection.scoring import THRESHOLD, Judgement, judge
 from ragtrace.detection.session import Habits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import duckdb
 
 _SEEN, _HABITS = "detected_to", "detection_habits"  # in ragtrace_meta
@@ -34,30 +32,46 @@ _JUDGED = pa.schema([
     ("session", pa.string()), ("score", pa.float64()), ("threshold", pa.float64()), ("reasons", pa.list_(pa.string())),
     ("signals", pa.string()), ("requests", pa.int64()), ("trace_id", pa.string()),
 ])  # fmt: skip
-_META = "SELECT max(value) FROM ragtrace_meta WHERE key = ?"
-_FRESH = """
-SELECT trace_id, '' AS session, min(rowid) AS first, max(rowid) AS last FROM span_data
-WHERE trace_id IN (SELECT trace_id FROM span_data WHERE rowid > ?) GROUP BY trace_id ORDER BY first, trace_id
+_MOVED = """
+INSERT INTO touched_sessions
+SELECT session FROM session_trace_data WHERE trace_id IN (SELECT unnest($traces::VARCHAR[]))
 """
-_CHOSEN = "SELECT unnest($sessions::VARCHAR[]) AS session"
+_GONE = "DELETE FROM session_trace_data WHERE trace_id IN (SELECT unnest($traces::VARCHAR[]))"
+_META = "SELECT max(value) FROM ragtrace_meta WHERE key = ?"
+# What is to be looked at stands in temporary tables, numbered in the order in which it is read: ids alone, no text, and
+# never all of them in Python's memory.
+_FRESH = """
+CREATE OR REPLACE TEMP TABLE fresh_traces AS
+SELECT row_number() OVER (ORDER BY first, trace_id) AS n, trace_id, '' AS session, first, last FROM (
+    SELECT trace_id, min(rowid) AS first, max(rowid) AS last FROM span_data
+    WHERE trace_id IN (SELECT trace_id FROM span_data WHERE rowid > ?) GROUP BY trace_id
+) ORDER BY n
+"""
+_TOUCHED = "CREATE OR REPLACE TEMP TABLE touched_sessions (session VARCHAR)"
+_CHOSEN = "SELECT session FROM touched_sessions"
 _SAMPLED = "SELECT DISTINCT session FROM session_trace_data ORDER BY md5(session), session LIMIT $sample"
 # Sessions by their first row, so that a batch is read from as few places of the table as can be.
-_PLACES = """
+_PLACED = """
+CREATE OR REPLACE TEMP TABLE placed_traces AS
 WITH latest AS (
     SELECT trace_id, session FROM session_trace_data WHERE session IN (SELECT session FROM ({chosen}))
     QUALIFY row_number() OVER (PARTITION BY session ORDER BY start_ns DESC NULLS LAST, trace_id DESC) <= $longest
 ), placed AS (
     SELECT s.trace_id, l.session, min(s.rowid) AS first, max(s.rowid) AS last
     FROM span_data s JOIN latest l USING (trace_id) GROUP BY ALL
+), begun AS (
+    SELECT *, min(first) OVER (PARTITION BY session) AS begin FROM placed
 )
-SELECT * FROM placed ORDER BY min(first) OVER (PARTITION BY session), session, trace_id
+SELECT row_number() OVER (ORDER BY begin, session, trace_id) AS n, trace_id, session, first, last FROM begun ORDER BY n
 """
+_PAGE = "SELECT trace_id, session, first, last FROM {table} WHERE n > $at AND n <= $at + $size ORDER BY n"
 _ONE_OF_A_LONG_ONE = """
 SELECT session, score FROM detection_data WHERE score IS NOT NULL AND session IN (
     SELECT session FROM session_trace_data WHERE session IN (SELECT unnest($sessions::VARCHAR[]))
     GROUP BY session HAVING count(*) > $longest
 )
 """
+_TEMPORARY = ("temp.fresh_traces", "temp.touched_sessions", "temp.placed_traces")
 _FOUND = """
 SELECT session, score, suspicious, reasons, requests, first_trace, last_trace, trace_id
 FROM suspicions WHERE suspicious OR $all ORDER BY score DESC NULLS LAST, session
@@ -91,20 +105,21 @@ def detect(db: duckdb.DuckDBPyConnection, again: bool = False) -> int:
         return 0
     if seen > last:  # the database was written anew (`ragtrace compact`)
         seen = -1
-    fresh = db.execute(_FRESH, [seen]).fetchall()
-    with Scratch(db) as scratch:
-        touched: set[str] = set()
-        for at in range(0, len(fresh), TRACES):
-            touched |= _learn(db, scratch, fresh[at : at + TRACES])
-        habits = _habits(db, scratch, again)
-        names = {"sessions": sorted(touched), "longest": LONGEST}
-        kept = dict(db.execute(_ONE_OF_A_LONG_ONE, names).fetchall())
-        for part in batches(db.execute(_PLACES.format(chosen=_CHOSEN), names).fetchall()):
-            judged = [judge(session, habits) for session in scratch.sessions(part)]
-            _store(db, [one for one in judged if again or (one.score or 0) >= kept.get(one.session, 0)])
+    try:
+        with Scratch(db) as scratch:
+            touched = _learn(db, scratch, seen)
+            habits = _habits(db, scratch, again)
+            for part in _placed(db, _CHOSEN, LONGEST):
+                judged = [judge(session, habits) for session in scratch.sessions(part)]
+                names = {"sessions": [one.session for one in judged], "longest": LONGEST}
+                kept = dict(db.execute(_ONE_OF_A_LONG_ONE, names).fetchall())
+                _store(db, [one for one in judged if again or (one.score or 0) >= kept.get(one.session, 0)])
+    finally:
+        for table in _TEMPORARY:
+            db.execute(f"DROP TABLE IF EXISTS {table}")
     db.execute("DELETE FROM detection_data WHERE session NOT IN (SELECT session FROM session_trace_data)")
     _set_meta(db, _SEEN, str(last))
-    return len(touched)
+    return touched
 
 
 def suspicions(db: duckdb.DuckDBPyConnection, all: bool = False) -> list[Suspicion]:
@@ -112,18 +127,24 @@ def suspicions(db: duckdb.DuckDBPyConnection, all: bool = False) -> list[Suspici
     return [Suspicion(*row) for row in db.execute(_FOUND, {"all": all}).fetchall()]
 
 
-def _learn(db: duckdb.DuckDBPyConnection, scratch: Scratch, places: Sequence[Place]) -> set[str]:
-    """Whose these traces are. A late span may tell what the first ones did not: then the trace changes its session, and
-    both are looked at."""
-    told = scratch.whose(places)
-    traces, sessions, starts = zip(*told, strict=True) if told else ((), (), ())
-    table = pa.table({"trace_id": pa.array(traces, pa.string()), "session": pa.array(sessions, pa.string()),
-                      "start_ns": pa.array(starts, pa.int64())})  # fmt: skip
-    query = "DELETE FROM session_trace_data WHERE trace_id IN (SELECT unnest($traces::VARCHAR[])) RETURNING session"
-    with _transaction(db, table):
-        old = db.execute(query, {"traces": [trace for trace, *_ in places]}).fetchall()
-        db.execute("INSERT INTO session_trace_data BY NAME SELECT * FROM detected")
-    return {*sessions, *(session for (session,) in old)}
+def _learn(db: duckdb.DuckDBPyConnection, scratch: Scratch, seen: int) -> int:
+    """Whose the traces are that came after row ``seen``; returns how many sessions that touches. A late span may tell
+    what the first ones did not: then the trace changes its session, and both are looked at."""
+    db.execute(_FRESH, [seen])
+    db.execute(_TOUCHED)
+    for places in batches(_pages(db, "fresh_traces")):
+        told = scratch.whose(places)
+        traces, sessions, starts = zip(*told, strict=True) if told else ((), (), ())
+        table = pa.table({"trace_id": pa.array(traces, pa.string()), "session": pa.array(sessions, pa.string()),
+                          "start_ns": pa.array(starts, pa.int64())})  # fmt: skip
+        names = {"traces": [trace for trace, *_ in places]}
+        with _transaction(db, table):
+            db.execute(_MOVED, names)
+            db.execute(_GONE, names)
+            db.execute("INSERT INTO touched_sessions SELECT session FROM detected")
+            db.execute("INSERT INTO session_trace_data BY NAME SELECT * FROM detected")
+    [(touched,)] = db.execute("SELECT count(DISTINCT session) FROM touched_sessions").fetchall()
+    return int(touched)
 
 
 def _habits(db: duckdb.DuckDBPyConnection, scratch: Scratch, again: bool) -> Habits:
@@ -132,10 +153,23 @@ def _habits(db: duckdb.DuckDBPyConnection, scratch: Scratch, again: bool) -> Hab
     known = None if again else usages.loads(_meta(db, _HABITS) or "")
     if known and known.sessions <= count and min(count, usages.SAMPLE) < known.sessions * _GROWN:
         return known
-    places = db.execute(_PLACES.format(chosen=_SAMPLED), {"sample": usages.SAMPLE, "longest": LONGEST}).fetchall()
-    found = usages.usual([session for part in batches(places) for session in scratch.sessions(part)])
+    parts = _placed(db, _SAMPLED, usages.REQUESTS, sample=usages.SAMPLE)
+    found = usages.usual(session for part in parts for session in scratch.sessions(part))
     _set_meta(db, _HABITS, usages.dumps(found))
     return found
+
+
+def _placed(db: duckdb.DuckDBPyConnection, chosen: str, longest: int, **names: int) -> Iterator[list[Place]]:
+    """The latest traces of the chosen sessions, in parts of whole sessions."""
+    db.execute(_PLACED.format(chosen=chosen), {"longest": longest} | names)
+    return batches(_pages(db, "placed_traces"))
+
+
+def _pages(db: duckdb.DuckDBPyConnection, table: str) -> Iterator[Place]:
+    at = 0
+    while page := db.execute(_PAGE.format(table=table), {"at": at, "size": TRACES}).fetchall():
+        yield from page
+        at += len(page)
 
 
 def _store(db: duckdb.DuckDBPyConnection, judged: list[Judgement]) -> None:

@@ -16,11 +16,13 @@ _SENTENCE = re.compile(r"[.!?;\n\u3002\uff01\uff1f\uff1b]+")
 
 
 class Rule(NamedTuple):
-    """Holds where a text has words of all these classes, and none of the others."""
+    """Holds where a sentence has words of all these classes and none of the others, and the query words of those of
+    ``anywhere``."""
 
     of: str
     all: tuple[str, ...]
     unless: tuple[str, ...]
+    anywhere: tuple[str, ...]
     whole_query: bool
     strength: float
     says: str
@@ -39,12 +41,16 @@ class Lexicon(NamedTuple):
         together = set().union(*pieces)
         best = 0.0, ""
         for rule in self.rules:
-            if rule.of != of or rule.strength <= best[0] or not together.issuperset(rule.all):
+            if rule.of != of or rule.strength <= best[0] or not together.issuperset(rule.all + rule.anywhere):
                 continue
             met = [together] if rule.whole_query else pieces
             if any(found.issuperset(rule.all) and found.isdisjoint(rule.unless) for found in met):
                 best = rule.strength, rule.says
         return best
+
+    def has(self, name: str, text: str) -> bool:
+        """Whether a text has words of a class."""
+        return bool(self.classes[name].search(folded(text)))
 
     def _classes(self, text: str) -> set[str]:
         return {name for name, pattern in self.classes.items() if pattern.search(text)}
@@ -65,7 +71,7 @@ def load() -> Lexicon:
     rules = tuple(
         Rule(
             rule.get("of", "instructions"), tuple(rule["all"]), tuple(rule.get("unless", ())),
-            rule.get("within") == "query", float(rule["strength"]), rule["says"],
+            tuple(rule.get("anywhere", ())), rule.get("within") == "query", float(rule["strength"]), rule["says"],
         )
         for rule in told["rules"]
     )  # fmt: skip

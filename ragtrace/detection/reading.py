@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -93,7 +93,7 @@ class Scratch:
                 trace, query, at,
                 sources=[Source(id, content) for id, content in sources.get(trace, ())] if known else None,
                 answer="\n".join(text for (text,) in answers[trace]) if trace in answers else None,
-                quoted=_longest(computed.get(trace, [])),
+                quoted=_runs(computed.get(trace, [])),
             ))  # fmt: skip
         return [Session(name, found) for name, found in sorted(requests.items())]
 
@@ -105,23 +105,26 @@ def _lists(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, list[
     return dict(found)
 
 
-def _longest(computed: Sequence[tuple[str]]) -> int | None:
-    """The longest run that the join point has computed; ``None`` where it has compared nothing readable."""
-    runs = []
+def _runs(computed: Sequence[tuple[str]]) -> dict[str, int] | None:
+    """By document, the longest run that the join point has computed; ``None`` where it compared nothing readable."""
+    runs: dict[str, int] = {}
     for (text,) in computed:
         try:
-            overlap = json.loads(text).get("overlap") or ()
-            runs += [run for one in overlap if isinstance(run := one.get("longest_run"), int)]
+            for one in json.loads(text).get("overlap") or ():
+                if isinstance(run := one.get("longest_run"), int):
+                    id = str(one.get("id"))
+                    runs[id] = max(run, runs.get(id, 0))
         except (ValueError, AttributeError, TypeError):
             continue
-    return max(runs, default=None)
+    return runs or None
 
 
-def batches(places: Sequence[Place]) -> Iterator[list[Place]]:
-    """Parts of whole sessions, of about :data:`TRACES` traces each. The places come session by session."""
+def batches(places: Iterable[Place]) -> Iterator[list[Place]]:
+    """Parts of whole sessions, of about :data:`TRACES` traces each. The places come session by session; those without
+    one come as they are."""
     part: list[Place] = []
     for place in places:
-        if len(part) >= TRACES and place[1] != part[-1][1]:
+        if len(part) >= TRACES and (place[1] != part[-1][1] or not place[1]):
             yield part
             part = []
         part.append(place)

@@ -2,8 +2,8 @@
 
 A request is as suspicious as its signals together make it, a session as its worst ten requests in a row: an attack of
 ten queries is not thinned out by a long day of ordinary questions. Weights count as probabilities of independent
-witnesses: two requests of the strongest kind reach the threshold, one does not, and ten that are merely worded alike or
-take up what answers said do not either.
+witnesses: two requests of the strongest kind reach the threshold, one does not, and ten that are merely worded alike,
+or refused, or take up what answers said, do not either; ten that are one template *and* refused do, whatever they say.
 """
 
 from __future__ import annotations

@@ -30,15 +30,17 @@ class Request:
     asked_at: datetime | None = None
     sources: list[Source] | None = None
     answer: str | None = None
-    quoted: int | None = None
-    """Longest run of words that the answer shares with a document, where the join point has computed it."""
+    quoted: dict[str, int] | None = None
+    """By document, words of the longest run that the answer shares with it, where the join point has computed it."""
 
     def absorb(self, again: Request) -> None:
         """What came of it when it was asked again."""
         if again.sources is not None:
             self.sources = list(dict.fromkeys([*(self.sources or ()), *again.sources]))
         self.answer = "\n".join(text for text in (self.answer, again.answer) if text) or None
-        self.quoted = max((n for n in (self.quoted, again.quoted) if n is not None), default=None)
+        if again.quoted is not None:
+            more, known = again.quoted, self.quoted or {}
+            self.quoted = known | {id: max(run, known.get(id, 0)) for id, run in more.items()}
 
     @cached_property
     def runs(self) -> frozenset[int]:
@@ -87,9 +89,13 @@ class Habits:
     after: tuple[str, ...] = ()
     """And behind them."""
     quoting: float | None = None
-    """Share of the answers that quote a document at length."""
+    """Share of the sessions that often have a document quoted at length."""
     documents: float | None = None
     """Different documents of a session that 99 of 100 sessions do not exceed."""
+    refusing: float | None = None
+    """Share of the sessions that are often refused."""
+    alike: float | None = None
+    """Share of the sessions in which one answer is often given to different questions."""
 
     def users(self, query: str) -> str:
         """The query without what the app puts round it."""
@@ -101,6 +107,15 @@ class Habits:
             if query.endswith(end):
                 return query[: len(query) - len(end)]
         return query
+
+    def varied(self, documents: int) -> bool:
+        """Whether sessions are known to bring up many more documents than these: in a small index all requests bring up
+        the same, and in a young store nobody can tell."""
+        return self.documents is not None and self.documents >= 2 * documents
+
+    def about_the_same(self, some: frozenset[str], others: frozenset[str]) -> bool:
+        """Whether two requests are about one thing: half of their documents are the same, and need not be."""
+        return bool(some) and self.varied(len(some | others)) and 2 * len(some & others) >= len(some | others)
 
 
 def runs(text: str) -> frozenset[int]:

@@ -1,7 +1,7 @@
 """Queries that command the model instead of asking about something: give back your input, set aside your orders.
 
-What it cannot tell: wordings and languages that ``lexicon.toml`` has no words for, encodings, and a request that is
-worded as an ordinary question (IKEA). It knows nothing of intent: who edits documents with the app asks like this too.
+What it cannot tell: wordings and languages that ``lexicon.toml`` has no words for, and a request that is worded as an
+ordinary question (IKEA). It knows nothing of intent: who edits documents with the app asks like this too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Instructions:
     """By the rules of the lexicon."""
 
     name = "instructions"
-    weight = 0.45
+    weight = 0.36
     says = "command the model (to give back what it was given, to set aside its orders)"
 
     def strengths(self, session: Session, habits: Habits) -> list[float] | None:
