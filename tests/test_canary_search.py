@@ -171,3 +171,53 @@ def test_no_canary_of_a_forgotten_run_stays_in_the_file(bench: Bench) -> None:
     with bench.open() as db:
         assert not searched(db)
         assert db.execute("SELECT may_hold_canary('anything')").fetchall() == [(True,)]
+
+
+EVER = "'2000-01-01', '2200-01-01'"
+
+
+def _of_day(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """Found by a glance at the stored attributes first; checked against the search that reads every text."""
+    found = db.execute(f"FROM canary_hits_between({EVER}) ORDER BY ALL").fetchall()
+    assert found == db.execute("FROM canary_hits ORDER BY ALL").fetchall()
+    return found
+
+
+@pytest.mark.parametrize("canaries", [["KVR-00000001", "it's", 'a "b" cdef'], ODD, mint(8, 1, tuple(FAMILIES))])
+def test_a_glance_at_the_attributes_leaves_no_hit_out(bench: Bench, canaries: list[str]) -> None:
+    plant(bench, "r", canaries)
+    say(bench, [f"so {canary}!" for canary in canaries] + ["nothing", "KVR-0000000"])
+    with bench.open() as db:
+        assert searched(db)
+        assert len(_of_day(db)) >= len(canaries)
+
+
+def test_a_glance_spares_the_traces_without_any(bench: Bench) -> None:
+    plant(bench, "r", ["KVR-00000001"])
+    say(bench, ["KVR-00000001", "nothing", "é"])
+    with bench.open() as db:
+        [(suspected,)] = db.execute(
+            "SELECT count(*) FROM suspected_traces JOIN generations USING (trace_id)"
+        ).fetchall()
+        assert suspected == 1
+
+
+@pytest.mark.parametrize("text", ["\\u004bVR-00000001", "\\\\u004bVR-00000001"])
+def test_letters_that_are_escaped_by_number_are_read(bench: Bench, text: str) -> None:
+    plant(bench, "r", ["KVR-00000001"])
+    say(bench, ["PUTHERE"])
+    with bench.open() as db:
+        db.execute("UPDATE span_data SET attributes = replace(attributes::VARCHAR, 'PUTHERE', ?)::JSON", [text])
+        assert len(_of_day(db)) == 1
+
+
+def test_a_text_that_another_span_points_at_is_found(bench: Bench) -> None:
+    plant(bench, "r", ["KVR-00000001"])
+    found = [{"id": "d", "hash": "h", "content": "see KVR-00000001"}]
+    with bench.request():
+        with bench.stage("retrieval", **{a.RETRIEVAL_DOCUMENTS: found}):
+            pass
+        with bench.stage("retrieval", **{a.AFTER_DEFENSE: [{"id": "d", "hash": "h"}]}):
+            pass
+    with bench.open() as db:
+        assert {row[4] for row in _of_day(db)} == {"retrieval", "content"}

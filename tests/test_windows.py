@@ -10,6 +10,7 @@ import duckdb
 import pytest
 from store_fixtures import Bench, effect, rows
 
+from ragtrace.record import attributes as a
 from ragtrace.store import in_memory
 from ragtrace.store.windows import WINDOWED
 
@@ -108,3 +109,18 @@ def test_windows_answer_on_an_empty_store_and_say_what_they_are() -> None:
             db, "SELECT function_name FROM duckdb_functions() WHERE function_name LIKE '%_between' AND comment <> ''"
         )
         assert {row["function_name"] for row in told} == {f"{view}_between" for view in WINDOWED}
+
+
+def test_canaries_that_were_planted_before_are_looked_for(bench: Bench) -> None:
+    with bench.span("run", {a.RUN_ID: "r", a.RUN: {"canaries": [{"text": "zephyr-1", "family": "phrase"}]}}):
+        pass
+    for text in ("say zephyr-1", "say nothing"):
+        with bench.request(), bench.stage("generation", **{a.OUTPUT_MESSAGES: [{"parts": [{"content": text}]}]}):
+            pass
+    with bench.open() as db:
+        db.execute("UPDATE span_data SET start_ns = ? WHERE run_id IS NULL", [NOON])
+        db.execute("UPDATE span_data SET start_ns = ? WHERE run_id IS NOT NULL", [NOON - 10 * 86_400_000_000_000])
+        found = rows(db, "FROM canary_hits_between('2026-05-04', '2026-05-05')")
+        assert [(row["canary"], row["channel"]) for row in found] == [("zephyr-1", "response")]
+        assert found == rows(db, "FROM canary_hits")
+        assert rows(db, "FROM canary_hits_between('2026-05-03', '2026-05-04')") == []

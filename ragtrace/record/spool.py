@@ -28,6 +28,14 @@ _log = logging.getLogger("ragtrace")
 SUFFIX = ".parquet"
 FORMAT_KEY = b"ragtrace.segment"
 FORMAT = b"1"
+_TEXTS = ("attributes", "events", "resource")  # where the bytes are; what is short costs more to pack than it saves
+_REPEATED = ("trace_id", "parent_span_id", "name", "kind", "status", "status_message", "service", "scope", *_TEXTS[1:])
+_WRITTEN: dict[str, Any] = {
+    "compression": dict.fromkeys(_TEXTS, "zstd"),  # the others: none
+    "use_dictionary": list(_REPEATED),
+    "write_statistics": False,
+    "write_page_checksum": True,
+}
 LIMIT = 4 * 2**30
 """Bytes that a spool may hold unless it is told otherwise."""
 
@@ -138,7 +146,7 @@ class SpoolExporter(SpanExporter):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+                pq.write_table(table, file, **_WRITTEN)
                 file.flush()
                 os.fsync(file.fileno())
                 self._until_look -= file.tell()

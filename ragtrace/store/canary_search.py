@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from hashlib import md5
 
 import duckdb
 
+_PLAIN = re.compile(r"[A-Za-z0-9 _.@:,-]+")  # what nobody escapes in JSON, except by its number:
+_NUMBERED = r"contains(attributes, '\u00') AND regexp_matches(attributes, '\\u00[2-7]')"
+_FEW = 16  # strings that are looked for one after another: ten times as fast as a pattern of one
 _LONGEST = 6_000  # characters of a pattern: far beyond, RE2 gives up its automaton and is slower than a pass for each
 _MOST = 40  # patterns
 _PLANTED = "SELECT DISTINCT canary, regexp_escape(canary) FROM canaries WHERE canary IS NOT NULL ORDER BY canary"
@@ -27,14 +31,29 @@ def search_for_planted(connection: duckdb.DuckDBPyConnection) -> None:
     if digest == searched_for:
         return
     found = " OR ".join(f"regexp_matches(text, {_quoted(pattern)})" for pattern in patterns) or "true"
+    stored = _stored([canary for canary, _ in planted]) if patterns else "true"
     connection.execute("BEGIN")
     try:
         connection.execute(f"CREATE OR REPLACE MACRO may_hold_canary(text) AS {found}")
+        connection.execute(f"CREATE OR REPLACE MACRO may_hold_planted(attributes) AS {stored}")
         connection.execute(f"CREATE OR REPLACE MACRO searched_for() AS {_quoted(digest)}")
         connection.execute("COMMIT")
     except duckdb.TransactionException:
         with suppress(duckdb.Error):
             connection.execute("ROLLBACK")
+
+
+def _stored(canaries: list[str]) -> str:
+    """Whether one may stand in attributes as they are stored: by the longest piece of each that is the same there."""
+    pieces = {max(_PLAIN.findall(canary), key=len, default="") for canary in canaries}
+    if "" in pieces:
+        return "true"
+    if len(pieces) <= _FEW:
+        found = [f"contains(attributes, {_quoted(piece)})" for piece in sorted(pieces)]
+    else:
+        patterns = _patterns([piece.replace(".", r"\.") for piece in sorted(pieces)])
+        found = [f"regexp_matches(attributes, {_quoted(pattern)})" for pattern in patterns]
+    return " OR ".join([*found, _NUMBERED])
 
 
 def _patterns(escaped: list[str]) -> list[str]:

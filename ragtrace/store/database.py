@@ -16,7 +16,7 @@ import duckdb
 
 from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
-from ragtrace.store import encryption
+from ragtrace.store import encryption, outgoing, requests
 from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.exposure import measure
 from ragtrace.store.losses import take_losses
@@ -194,7 +194,9 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     definitions.append(windows("\n".join(definitions)))
     comments = folder.joinpath("views", "comments.toml").read_text("utf-8")
     digest = blake2b("".join((*definitions, comments)).encode(), digest_size=16).hexdigest()
+    told = False
     if _check(connection, path):
+        told = bool(connection.execute("SELECT 1 FROM ragtrace_meta WHERE key = ?", [outgoing.KEY]).fetchall())
         row = connection.execute("SELECT value FROM ragtrace_meta WHERE key = 'definitions'").fetchone()
         if row and row[0] == digest:
             return
@@ -202,9 +204,14 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         connection.execute("BEGIN")
         connection.execute("\n".join(definitions))
         _comment(connection, tomllib.loads(comments))
+        connection.execute("COMMIT")
+        if not told:
+            outgoing.settle_all(connection)
+        connection.execute("BEGIN")
         connection.execute("DELETE FROM ragtrace_meta")
         connection.execute(
-            "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?)", [str(SCHEMA_VERSION), digest]
+            "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?), (?, '')",
+            [str(SCHEMA_VERSION), digest, outgoing.KEY],
         )
         connection.execute("COMMIT")
         search_for_planted(connection)
@@ -213,6 +220,8 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"{path} cannot take the definitions of this ragtrace ({_first_line(error)}); nothing was changed in it; "
             "open it with the version that made it, or start a new database"
         ) from error
+    with suppress(duckdb.Error):  # from before there was request_id: the view finds it too, each time anew
+        requests.settle(connection, -1)
 
 
 def _comment(connection: duckdb.DuckDBPyConnection, texts: dict[str, dict[str, str | dict[str, str]]]) -> None:

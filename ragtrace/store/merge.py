@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,18 +17,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ragtrace.errors import InputError
+from ragtrace.ingest.busy import busy
 from ragtrace.ingest.files import read
-from ragtrace.ingest.translate import translated
-from ragtrace.record import attributes as a
+from ragtrace.ingest.translate import SAID, translated
 from ragtrace.record.spool import FORMAT, FORMAT_KEY, SUFFIX, segment_schema, spool_of
-from ragtrace.store import requests
+from ragtrace.store import outgoing, requests
 from ragtrace.store.annotate import annotate, beside
 from ragtrace.store.canary_search import search_for_planted
+from ragtrace.store.lifting import lifted
 from ragtrace.store.twins import find_twins
 
-_CHUNK = 32  # segments merged in one transaction: bounds the memory, and what a kill makes us do again
-_FIRST = 8  # in the first one, and twice as many in each that follows: nothing is inserted before it is read
-_SWITCH = 0.0005  # seconds
+# Segments merged in one transaction: bounds the memory, and what a kill makes us do again. While one chunk is inserted
+# the next is read, so the first and the last should not be long.
+_CHUNK = 16
 _WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
 
@@ -41,11 +41,11 @@ _INSERT = """
 INSERT INTO span_data BY NAME
 SELECT trace_id, span_id, parent_span_id, name, kind, start_time_ns AS start_ns, end_time_ns AS end_ns, status,
     status_message, service, scope, if(ours, 'ragtrace', coalesce(dialect, 'otel')) AS dialect,
-    coalesce(lifted[1], framework) AS framework, lifted[2] AS path, lifted[3] AS run_id, lifted[4] AS probe_id,
-    lifted[5] AS arm, coalesce(lifted[6], stage) AS stage, coalesce(try_cast(lifted[7] AS BOOLEAN), false) AS nested,
-    lifted[8] AS declared, lifted[9] AS effects, request_id, try_cast(attributes AS JSON) AS attributes,
-    try_cast(events AS JSON) AS events, try_cast(resource AS JSON) AS resource
-FROM (SELECT *, scope IS NOT DISTINCT FROM $scope AS ours FROM incoming)
+    coalesce(own[1], framework) AS framework, own[2] AS path, own[3] AS run_id, own[4] AS probe_id, own[5] AS arm,
+    coalesce(own[6], stage) AS stage, coalesce(try_cast(own[7] AS BOOLEAN), false) AS nested, own[8] AS declared,
+    own[9] AS effects, request_id, try_cast(attributes AS JSON) AS attributes, try_cast(events AS JSON) AS events,
+    try_cast(resource AS JSON) AS resource
+FROM (SELECT *, if(ours, lifted, NULL) AS own FROM incoming)
 """
 _DONE = """
 INSERT INTO segment_data
@@ -78,7 +78,7 @@ class _Incoming(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    lifted: Future[pa.Table]
+    table: Future[pa.Table]
     entities: Future[pa.Table]
     segments: list[_Segment]
 
@@ -111,7 +111,7 @@ def import_files(connection: duckdb.DuckDBPyConnection, paths: Iterable[Path]) -
     """
     report = ImportReport()
     segments: list[Path] = []
-    with _set_for_writing(connection):
+    with _set_for_writing(connection), busy():
         for path in paths:
             try:
                 tables = read(path)
@@ -192,11 +192,10 @@ def _unknown(
 
 
 def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list[str]) -> Iterator[_Incoming]:
-    start, step = 0, min(_FIRST, _CHUNK)
-    while some := segments[start : start + step]:
+    for start in range(0, len(segments), _CHUNK):
         whole: list[_Segment] = []
         tables: list[pa.Table] = []
-        for path, size in some:
+        for path, size in segments[start : start + _CHUNK]:
             try:
                 tables.append(_read(path))
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -205,7 +204,6 @@ def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list
                 whole.append(_Segment(path, size, tables[-1].num_rows))
         if whole:
             yield _Incoming(_numbered(translated(pa.concat_tables(tables))), whole)
-        start, step = start + step, min(2 * step, _CHUNK)
 
 
 def _left_out(path: Path, error: Exception, report: MergeReport, reasons: list[str]) -> None:
@@ -218,18 +216,14 @@ def _set_for_writing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Settings for taking many spans.
 
     The checkpoint is left to whoever closes the database: after each transaction it would double the time. One thread
-    inserts: two copy every row once more to keep the order, and take longer. Whoever needs the interpreter for a
-    moment gets it sooner than after 5 ms, for which the search for entities would keep it.
+    inserts: two copy every row once more to keep the order, and take longer.
     """
     names = list(_WRITING)
     [before] = connection.execute("SELECT " + ", ".join(f"current_setting('{name}')" for name in names)).fetchall()
-    interval = sys.getswitchinterval()
     _set(connection, _WRITING)
-    sys.setswitchinterval(min(_SWITCH, interval))
     try:
         yield
     finally:
-        sys.setswitchinterval(interval)
         _set(connection, dict(zip(names, before, strict=True)))
 
 
@@ -243,46 +237,60 @@ def _read(path: Path) -> pa.Table:
         found = (file.schema_arrow.metadata or {}).get(FORMAT_KEY)
         if found != FORMAT:
             raise ValueError(f"segment format {found!r}, expected {FORMAT!r}")
-        table = file.read(use_threads=False).cast(segment_schema())
+        table = file.read(use_threads=False)
+    if not table.schema.equals(expected := segment_schema()):
+        table = table.cast(expected)
     table.validate(full=True)
     return table
 
 
 def _numbered(table: pa.Table) -> pa.Table:
+    """With a column ``n``, and texts as a segment has them: other engines have other types for them."""
+    for name, expected in _types().items():
+        if (found := table[name]).type != expected:
+            table = table.set_column(table.schema.get_field_index(name), name, found.cast(expected))
     return table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
+
+
+@cache
+def _types() -> dict[str, pa.DataType]:
+    return {column.name: column.type for column in segment_schema()} | dict.fromkeys(SAID, pa.string())
 
 
 def _prepared(connection: duckdb.DuckDBPyConnection, made: Iterable[_Incoming]) -> Generator[_Prepared]:
     """What is read out of the attributes of each, and its entities: while the one before it is inserted."""
     with beside(connection) as cursor, ThreadPoolExecutor(1) as pool:
-        yield from _ahead(
-            _Prepared(
-                pool.submit(requests.lifted, cursor, incoming.table),
-                pool.submit(annotate, cursor, incoming.table),
+
+        def prepared(incoming: _Incoming) -> _Prepared:
+            with_lifted = pool.submit(lifted, cursor, incoming.table)
+            return _Prepared(
+                pool.submit(lambda: requests.with_requests(with_lifted.result())),
+                pool.submit(lambda: annotate(cursor, with_lifted.result())),
                 incoming.segments,
             )
-            for incoming in made
-        )
+
+        yield from _ahead(map(prepared, made))
 
 
 def _insert_chunk(connection: duckdb.DuckDBPyConnection, chunk: _Prepared) -> int:
-    last = _last(connection)
-    new = _insert(connection, chunk)
-    if new:
-        requests.settle(connection, last)
-        find_twins(connection, last)
+    new = _insert_prepared(connection, [chunk])
     names, sizes, spans = zip(*((segment.path.name, *segment[1:]) for segment in chunk.segments), strict=True)
     connection.execute(_DONE, {"names": names, "sizes": sizes, "spans": spans})
     return new
 
 
 def _insert_all(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table]) -> int:
-    last = _last(connection)
     made = (_Incoming(_numbered(table), []) for table in tables)
     with closing(_prepared(connection, made)) as ready:
-        new = sum(_insert(connection, each) for each in ready)
+        return _insert_prepared(connection, ready)
+
+
+def _insert_prepared(connection: duckdb.DuckDBPyConnection, chunks: Iterable[_Prepared]) -> int:
+    last = _last(connection)
+    new = sum(_insert(connection, each) for each in chunks)
     if new:
         requests.settle(connection, last)
+        outgoing.settle(connection, last)
         find_twins(connection, last)
     return new
 
@@ -294,14 +302,14 @@ def _last(connection: duckdb.DuckDBPyConnection) -> int:
 
 def _insert(connection: duckdb.DuckDBPyConnection, chunk: _Prepared) -> int:
     """Inserts what is new of a chunk, and its entities; says how many spans that were."""
-    table = chunk.lifted.result()
+    table = chunk.table.result()
     connection.register("incoming", table)
     new = connection.sql(_NEW).to_arrow_table()["n"]
     if some := len(new) < table.num_rows:
         table = table.take(new.combine_chunks().sort())
         connection.register("incoming", table)
     if len(new):
-        connection.execute(_INSERT, {"scope": a.SCOPE}).fetchall()
+        connection.execute(_INSERT).fetchall()
         found = chunk.entities.result()
         connection.register("found", found.filter(pc.is_in(found["n"], new)) if some else found)
         connection.execute("INSERT INTO entity_data BY NAME SELECT * EXCLUDE (n) FROM found").fetchall()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ragtrace.record import attributes as a
+from ragtrace.store.lifting import LIFTED
 
-_LIFTED = (a.FRAMEWORK, a.PATH, a.RUN_ID, a.PROBE_ID, a.ARM, a.STAGE, a.NESTED, a.DECLARED, a.EFFECTS)
+_NONE = pa.scalar([None] * len(LIFTED), pa.list_(pa.string()))
 _BACK = 500_000  # rows: how far back a span may have waited for its root
 
 # Spans of others may lie between. UNION, not UNION ALL: a span that is its own ancestor must not keep us here for ever.
@@ -28,18 +30,9 @@ up AS (
     WHERE u.above IS NULL OR l.is_root
 )
 """
-_LIFT = f"""
-WITH RECURSIVE told AS MATERIALIZED (
-    SELECT n, trace_id, span_id, parent_span_id, ours, stage,
-        CASE WHEN ours THEN try(json_extract_string(attributes, $paths::VARCHAR[])) END AS lifted
-    FROM (SELECT *, scope IS NOT DISTINCT FROM $scope AS ours FROM arriving)
-), links AS MATERIALIZED (
-    SELECT n, trace_id, span_id, parent_span_id, ours, true AS sought,
-        ours AND coalesce(lifted[6], stage) IS NULL AND lifted[2] IS NOT NULL AS is_root FROM told
-), {_UP}
-SELECT t.lifted, if(l.is_root, l.span_id, f.request_id) AS request_id
-FROM told t JOIN links l USING (n) LEFT JOIN found f USING (n) ORDER BY n
-"""  # noqa: S608 - constants
+_WAITING = """
+SELECT 1 FROM span_data WHERE rowid > $back AND request_id IS NULL AND dialect = 'ragtrace' LIMIT 1
+"""
 _SETTLE = f"""
 UPDATE span_data SET request_id = found.request_id FROM (
     WITH RECURSIVE waiting AS MATERIALIZED (
@@ -58,20 +51,31 @@ UPDATE span_data SET request_id = found.request_id FROM (
 """  # noqa: S608 - constants
 
 
-def lifted(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
-    """``table`` (numbered in n) with what its attributes say (``lifted``, in the order of the columns from framework
-    to effects) and the ``request_id`` of those that have it beside them.
-    """
-    connection.register("arriving", table)
-    told = connection.sql(
-        _LIFT, params={"scope": a.SCOPE, "paths": [f'$."{name}"' for name in _LIFTED]}
-    ).to_arrow_table()
-    connection.unregister("arriving")
-    for name in ("lifted", "request_id"):
-        table = table.append_column(name, told[name])
-    return table
+def with_requests(table: pa.Table) -> pa.Table:
+    """``table`` (with ``lifted``) and beside it the ``request_id`` of the spans that have theirs in it."""
+    ours, path, stage = table["ours"], _lifted(table, a.PATH), pc.coalesce(_lifted(table, a.STAGE), table["stage"])
+    is_root = pc.and_(pc.and_(ours, pc.is_null(stage)), pc.is_valid(path))
+    spans = pc.binary_join_element_wise(table["trace_id"], table["span_id"], "/")
+    parents = pc.binary_join_element_wise(table["trace_id"], table["parent_span_id"], "/")
+    above = pc.index_in(parents, value_set=spans.combine_chunks(), skip_nulls=True)
+    rows = pa.array(range(table.num_rows), pa.int32())
+    top = pc.if_else(is_root, rows, pc.coalesce(above, rows)).combine_chunks()
+    for _ in range(table.num_rows.bit_length()):  # each time twice as far up; who is its own ancestor has no top
+        higher = top.take(top)
+        if higher.equals(top):
+            break
+        top = higher
+    no_parent = pc.if_else(pc.is_null(table["parent_span_id"]), "", None)
+    found = pc.if_else(is_root, table["span_id"], no_parent).take(top)
+    return table.append_column("request_id", pc.if_else(ours, found, None))
+
+
+def _lifted(table: pa.Table, name: str) -> pa.ChunkedArray:
+    return pc.list_element(pc.coalesce(table["lifted"], _NONE), LIFTED.index(name))
 
 
 def settle(connection: duckdb.DuckDBPyConnection, last: int) -> None:
     """Looks once more for the requests of spans that waited, in the traces that got something after row ``last``."""
-    connection.execute(_SETTLE, {"last": last, "back": last - _BACK}).fetchall()
+    back = last - _BACK
+    if connection.execute(_WAITING, {"back": back}).fetchall():
+        connection.execute(_SETTLE, {"last": last, "back": back}).fetchall()

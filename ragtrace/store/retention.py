@@ -73,6 +73,7 @@ _SESSIONS = (
 )
 _EXPOSURE = "DELETE FROM exposure_data WHERE trace_id IN (SELECT trace_id FROM going)"
 _ENTITIES = "DELETE FROM entity_data WHERE trace_id IN (SELECT trace_id FROM going)"
+_OUTGOING = "DELETE FROM outgoing_data WHERE trace_id IN (SELECT trace_id FROM going)"
 _SPANS = "DELETE FROM span_data WHERE trace_id IN (SELECT trace_id FROM going)"
 
 
@@ -127,6 +128,7 @@ def _remove(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str,
         keep_mark(connection)
         connection.execute(_EXPOSURE)
         connection.execute(_ENTITIES)
+        connection.execute(_OUTGOING)
         [(spans,)] = connection.execute(_SPANS).fetchall()
         connection.execute("DROP TABLE going")
         connection.execute("DROP TABLE going_probes")

@@ -22,6 +22,9 @@ CREATE TABLE IF NOT EXISTS span_data (
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS duplicate_of VARCHAR;
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS asked VARCHAR;
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS request_id VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS outgoing STRUCT(
+    content VARCHAR, hash VARCHAR, chars BIGINT, statistics VARCHAR, left_by VARCHAR, start_ns BIGINT
+);
 COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
 COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
 COMMENT ON COLUMN span_data.span_id IS 'Span id, 16 hex digits.';
@@ -50,6 +53,21 @@ COMMENT ON COLUMN span_data.resource IS 'Resource attributes, one JSON object.';
 COMMENT ON COLUMN span_data.duplicate_of IS 'Span id of the span that tells the same call and more of it; that one is shown.';
 COMMENT ON COLUMN span_data.asked IS 'On a model call of another instrumentation: the only retrieval query of its trace.';
 COMMENT ON COLUMN span_data.request_id IS 'The request that a span of ours belongs to: the span id of its nearest root; empty where there is none, NULL where that is not known yet.';
+COMMENT ON COLUMN span_data.outgoing IS 'What observed defenses left of the answer of this model call, and the span that tells it last; NULL where they left it as it was.';
+
+CREATE TABLE IF NOT EXISTS outgoing_data (
+    trace_id VARCHAR, span_id VARCHAR, content VARCHAR, hash VARCHAR, chars BIGINT, statistics VARCHAR, left_by VARCHAR,
+    start_ns BIGINT
+);
+COMMENT ON TABLE outgoing_data IS 'The same of model calls whose own span has not come yet.';
+COMMENT ON COLUMN outgoing_data.trace_id IS 'Trace of the model call.';
+COMMENT ON COLUMN outgoing_data.span_id IS 'Its span.';
+COMMENT ON COLUMN outgoing_data.content IS 'What was left of the answer; NULL where the capture mode keeps no text.';
+COMMENT ON COLUMN outgoing_data.hash IS 'Its digest.';
+COMMENT ON COLUMN outgoing_data.chars IS 'Its length, in characters.';
+COMMENT ON COLUMN outgoing_data.statistics IS 'JSON: what was computed of it in the app.';
+COMMENT ON COLUMN outgoing_data.left_by IS 'The span that tells it.';
+COMMENT ON COLUMN outgoing_data.start_ns IS 'Start of that span, nanoseconds since 1970 (UTC).';
 
 CREATE TABLE IF NOT EXISTS entity_data (
     trace_id VARCHAR, span_id VARCHAR, type VARCHAR, text VARCHAR

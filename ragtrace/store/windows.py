@@ -15,6 +15,8 @@ WINDOWED = (
 )  # fmt: skip
 """The views that are there as ``…_between(a, b)`` too."""
 
+_BEYOND = frozenset({"canaries", "stale_search"})  # of all times: what is looked for was planted before
+_ONCE = frozenset({"effects", "late_requests", "session_spans"})  # narrow, dear to make, and read more than once
 _VIEW = re.compile(r"^CREATE OR REPLACE VIEW (\w+) AS\s(.*?);\n(?=\n|\Z)", re.DOTALL | re.MULTILINE)
 _WITHIN = "start_ns >= epoch_ns({low}) AND start_ns < epoch_ns({high})"
 _SINCE, _UNTIL, _HOUR = "since_time::TIMESTAMP", "until_time::TIMESTAMP", "INTERVAL 1 HOUR"
@@ -33,13 +35,21 @@ begun_before AS MATERIALIZED (
     SELECT DISTINCT trace_id FROM ({_of(f"greatest({_SINCE}, {_UNTIL} - {_HOUR})", _UNTIL)})
     SEMI JOIN ({_of(_UNTIL, f"{_UNTIL} + {_HOUR}", "trace_id")}) USING (trace_id)
     ANTI JOIN begun_before USING (trace_id)
-), span_data AS NOT MATERIALIZED (
+), begun AS NOT MATERIALIZED (
     FROM ({_of(_SINCE, _UNTIL)}) ANTI JOIN begun_before USING (trace_id)
     UNION ALL FROM ({_of(_UNTIL, f"{_UNTIL} + {_HOUR}")}) SEMI JOIN under_way USING (trace_id)
-), entity_data AS NOT MATERIALIZED (
+), {{narrowed}}, entity_data AS NOT MATERIALIZED (
     FROM main.entity_data SEMI JOIN (SELECT trace_id FROM span_data WHERE stage = 'generation') USING (trace_id)
 )
 """  # noqa: S608 - constants
+
+
+_ALL = "span_data AS NOT MATERIALIZED (FROM begun)"
+# LIMIT, which limits nothing, keeps the conditions of those that read it out of the scan: a join whose other side is
+# small is looked up in there then, and the texts of the rest are not even read
+_SUSPECTED = """suspected_traces AS MATERIALIZED (
+    WITH span_data AS NOT MATERIALIZED (FROM begun) {suspected}
+), span_data AS MATERIALIZED (FROM begun SEMI JOIN suspected_traces USING (trace_id) LIMIT 4611686018427387904)"""
 
 
 def windows(definitions: str) -> str:
@@ -49,10 +59,14 @@ def windows(definitions: str) -> str:
 
 
 def _window(view: str, bodies: dict[str, str]) -> str:
-    parts = "".join(f", {name} AS NOT MATERIALIZED (\n{bodies[name]}\n)" for name in _needed(view, bodies))
+    parts = "".join(
+        f", {name} AS {'' if name in _ONCE and name != view else 'NOT '}MATERIALIZED (\n{bodies[name]}\n)"
+        for name in _needed(view, bodies)
+    )
+    narrowed = _SUSPECTED.format(suspected=bodies["suspected_traces"]) if view == "canary_hits" else _ALL
     name = f"{view}_between"
     return f"""
-CREATE OR REPLACE MACRO {name}(since_time, until_time) AS TABLE WITH {_SPANS}{parts}
+CREATE OR REPLACE MACRO {name}(since_time, until_time) AS TABLE WITH {_SPANS.format(narrowed=narrowed)}{parts}
 FROM {view};
 COMMENT ON MACRO TABLE {name} IS '{view}, of the traces that began between two times (UTC; the second excluded).';
 """
@@ -63,7 +77,7 @@ def _needed(view: str, bodies: dict[str, str]) -> list[str]:
     found, open_ = {view}, [view]
     while open_:
         words = set(re.findall(r"\w+", bodies[open_.pop()]))
-        fresh = words & bodies.keys() - found
+        fresh = words & bodies.keys() - found - _BEYOND
         found |= fresh
         open_ += fresh
     return [name for name in bodies if name in found]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from ragtrace.report.terminal import harmless
-from ragtrace.ui.learning import Abandoned, Verdicts, bypasses, matrix, pieces
+from ragtrace.ui.learning import Abandoned, Verdicts, bypasses, matrix
 from ragtrace.ui.reading import Store, failed
 from ragtrace.ui.scratch import Scratch, in_memory
 
@@ -81,7 +81,7 @@ class Index:
             with self.scratch.holding():  # made now, and not for the first trace that is looked at
                 pass
             with self.cursor() as own:
-                for found in bypasses(store, self._learner, pieces(own)):
+                for found in bypasses(store, self._learner, own):
                     if self.abandoned.is_set():
                         raise Abandoned
                     _insert(own, found, _NUMBERED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragtrace.ui.reading import Row, Store, rows
 
@@ -27,10 +27,11 @@ SELECT trace_id, span_id, parent_span_id, dialect, stage, path, status, run_id, 
 FROM span_data WHERE start_ns BETWEEN $low AND $high AND trace_id IN (SELECT unnest($traces::VARCHAR[]))
 """
 _PIECES = f"""
-SELECT list(trace_id), min(first_ns), max(last_ns) FROM (
+SELECT min(n), max(n), min(first_ns), max(last_ns) FROM (
     SELECT *, sum(spans) OVER (ORDER BY n) // {_PIECE} AS piece FROM traces
 ) GROUP BY piece ORDER BY piece
 """  # noqa: S608 (constant)
+_IDS = "SELECT trace_id FROM traces WHERE n BETWEEN ? AND ?"
 _COUNTED = """
 CREATE TABLE IF NOT EXISTS counted_coverage (defense VARCHAR, hook VARCHAR, path VARCHAR, ran BOOLEAN, n BIGINT);
 CREATE TABLE IF NOT EXISTS counted_effects (
@@ -75,19 +76,29 @@ class Verdicts:
     traces: dict[tuple[str, str | None, str], int]
 
 
-def pieces(own: DuckDBPyConnection) -> list[dict[str, Any]]:
-    """Traces, about so many spans at a time, in the order of time."""
-    return [{"traces": ids, "low": low, "high": high} for ids, low, high in own.execute(_PIECES).fetchall()]
+class Piece(NamedTuple):
+    """Some traces: their numbers in the index, and between which times their spans start."""
+
+    first: int
+    last: int
+    low: int
+    high: int
 
 
-def bypasses(store: Store, scratch: Scratch, asked: list[dict[str, Any]]) -> Iterator[Any]:
+def pieces(own: DuckDBPyConnection) -> list[Piece]:
+    """The index's traces, about so many spans at a time, in the order of time."""
+    return [Piece(*row) for row in own.execute(_PIECES).fetchall()]
+
+
+def bypasses(store: Store, scratch: Scratch, own: DuckDBPyConnection) -> Iterator[Any]:
     """Of each piece, in which traces a defense was gone round where, as Arrow; what is counted stays in ``scratch``."""
-    for piece in asked:
+    for first, last, low, high in pieces(own):
+        ids = [id for (id,) in own.execute(_IDS, [first, last]).fetchall()]  # of one piece: a store has millions
         with store.reading() as db:
-            spans = db.sql(_SPANS, params=piece).to_arrow_table()
-        with scratch.holding(spans) as own:
-            own.execute(_COUNTED)
-            yield own.sql(_BYPASSED).to_arrow_table()
+            spans = db.sql(_SPANS, params={"traces": ids, "low": low, "high": high}).to_arrow_table()
+        with scratch.holding(spans) as few:
+            few.execute(_COUNTED)
+            yield few.sql(_BYPASSED).to_arrow_table()
 
 
 def matrix(store: Store, scratch: Scratch) -> list[Row]:

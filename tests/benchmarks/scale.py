@@ -8,10 +8,12 @@ them, with other ids, question and time, until the store is full: in the order o
 twice in a row, so that the file stays below 6 GB at 10 million spans: 1.5 KB a span. Beside them: an audit of two arms.
 
 Each size is asked in a process of its own, through the connection that `ragtrace sql` opens (2 GB), once to warm up and
-once for the clock. Printed are the seconds on the clock and of the processor, the most memory held, and the growth from
-size to size. Exits with 1 where a question takes more than 2 s of the clock at the largest size (the library's
-questions and three views are about the whole store: `…_between` is their form for a day), or grows faster than the
-store. The clock counts what others do on the machine: the load is printed.
+once for the clock. Printed are the seconds on the clock and of the processor, the target, the most memory held, and the
+growth from size to size. Asked are: of each view one trace, or all of it where it has no traces; of each view that is
+there as `…_between`, one day; and what else people ask. Exits with 1 where a question takes more than 2 s of the clock
+at the largest size (the library's questions, a day by a condition on a view's start_time, and three views read the
+whole store: `…_between` is their form for a day), or grows faster than the store. The clock counts what others do on
+the machine: the load is printed.
 """
 
 # ruff: noqa: E501 (SQL)
@@ -43,7 +45,9 @@ from ragtrace.store.windows import WINDOWED
 
 LIMIT = 2.0
 SLACK = 1.5  # times the growth of the store: what the clock of a shared machine is not trusted with
-WHOLE = re.compile(r"ask |(verdicts|verdict_paths|sessions): all")  # read everything: only their growth is judged
+WHOLE = re.compile(
+    r"ask |(verdicts|verdict_paths|sessions): all|(stages|generations): \w+ of a day"
+)  # read everything: only their growth is judged
 GIVEN_UP = 10.0  # seconds; what is stopped then has grown more than is printed
 LEAST = 0.1  # seconds: below, growth says nothing
 REQUESTS = 300  # recorded ones
@@ -159,10 +163,11 @@ INSERT INTO span_data BY NAME
 SELECT md5(i::VARCHAR) AS trace_id, substr(span_id, 1, 8) || hex AS span_id,
     substr(parent_span_id, 1, 8) || hex AS parent_span_id,
     if(request_id <> '', substr(request_id, 1, 8) || hex, request_id) AS request_id,
-    replace(replace(replace(attributes, $mark, own), $talk, talk), 'hhhhhhhh', hex) AS attributes, effects_of(effects, hex) AS effects,
+    replace(replace(replace(attributes, $mark, own), $talk, talk), 'hhhhhhhh', hex) AS attributes,
+    if(outgoing IS NULL, NULL, struct_update(outgoing, left_by := substr(outgoing.left_by, 1, 8) || hex, start_ns := began + since)) AS outgoing, effects_of(effects, hex) AS effects,
     began + since AS start_ns, began + until AS end_ns,
     'app-' || i % 3 AS service, replace(resource::VARCHAR, '"unknown_service"', '"app-' || i % 3 || '"') AS resource,
-    template.* EXCLUDE (span_id, parent_span_id, request_id, attributes, effects, start_ns, end_ns, service, resource, t, since, until, old_trace)
+    template.* EXCLUDE (span_id, parent_span_id, request_id, attributes, outgoing, effects, start_ns, end_ns, service, resource, t, since, until, old_trace)
 FROM (
     SELECT range AS i, printf('%08x', range) AS hex, $start + range * $step AS began, range // 2 % $templates AS t,
         substr(md5('q' || range // 2), 1, 16) AS own, substr(md5('c' || range // (2 * $templates)), 1, 16) AS talk FROM range($low, $high)
@@ -248,6 +253,14 @@ def asked(db: duckdb.DuckDBPyConnection) -> dict[str, str]:
         "exposure: leak rate by route and day": "SELECT route, day, avg((entities_leaked > 0)::INT) AS share FROM exposure WHERE measured GROUP BY ALL",
         "entities_between: leak rate of a day, by path": f"SELECT path, type, count(DISTINCT (trace_id, span_id)) FROM entities_between('{day}', '{day + timedelta(days=1)}') "
         f"JOIN stages_between('{day}', '{day + timedelta(days=1)}') USING (trace_id, span_id) WHERE in_documents AND NOT in_query GROUP BY ALL",
+        "stages_between: errors of a day, by kind": f"SELECT stage, path, error_type, count(*) FROM stages_between('{day}', '{day + timedelta(days=1)}') WHERE status = 'ERROR' GROUP BY ALL",
+        "stages_between: times of a day": f"SELECT stage, path, model, count(*), quantile_cont(duration_ms, 0.95) FROM stages_between('{day}', '{day + timedelta(days=1)}') GROUP BY ALL",
+        "generations_between: models of a day": f"SELECT model, count(*), sum(prompt_tokens), sum(completion_tokens) FROM generations_between('{day}', '{day + timedelta(days=1)}') GROUP BY ALL",
+        "documents_between: most retrieved of a day": f"SELECT document_id, count(*) FROM documents_between('{day}', '{day + timedelta(days=1)}') WHERE phase = 'retrieved' GROUP BY ALL ORDER BY 2 DESC LIMIT 20",
+        "coverage_between: bypasses of a day": f"SELECT defense, hook, path, count(*) FROM coverage_between('{day}', '{day + timedelta(days=1)}') WHERE NOT ran GROUP BY ALL",
+        "effects_between: changes of a day": f"SELECT defense, hook, status, count(*) FROM effects_between('{day}', '{day + timedelta(days=1)}') GROUP BY ALL",
+        "canary_hits_between: leaks of a day": f"SELECT canary, channel, count(DISTINCT trace_id) FROM canary_hits_between('{day}', '{day + timedelta(days=1)}') GROUP BY ALL",
+        "exposure: most exposed documents of a day": f"SELECT document_id, max(longest_run) FROM exposure WHERE measured AND day = '{day}' GROUP BY ALL ORDER BY 2 DESC LIMIT 20",
         "spans: errors of the last hour": f"FROM spans WHERE status = 'ERROR' AND start_time > '{hour}' ORDER BY start_time DESC",
         "stages: errors of a day, by kind": f"SELECT stage, path, error_type, count(*) FROM stages WHERE status = 'ERROR' AND {of_day} GROUP BY ALL",
         "stages: times of a day": f"SELECT stage, path, model, count(*), quantile_cont(duration_ms, 0.95) FROM stages WHERE {of_day} GROUP BY ALL",
@@ -279,6 +292,10 @@ def ask(file: Path, only: str, plans: bool) -> None:
                 if took[0] > 2 * LIMIT:
                     break
             print(json.dumps([what, *took, most_held(), rows]), flush=True)
+
+
+def _target(what: str) -> str:
+    return "(whole store)" if WHOLE.match(what) else f"(under {LIMIT:g} s)"
 
 
 def most_held() -> int:
@@ -341,8 +358,8 @@ def main() -> int:
                 grown = clock / max(before[-1], LEAST) if before else 0.0
                 before.append(clock)
                 print(
-                    f"{what:36} {clock:7.2f} s  {processor:7.2f} s of processor  {held / 1e6:6.0f} MB  {rows} rows"
-                    + f"  x {grown:.1f}" * bool(grown)
+                    f"{what:48} {clock:7.2f} s  {processor:7.2f} s of processor  {_target(what)}  {held / 1e6:6.0f} MB  "
+                    f"{rows} rows" + f"  x {grown:.1f}" * bool(grown)
                 )
     largest = [what for what, took in times.items() if took[-1] > LIMIT and not WHOLE.match(what)]
     steep = [

@@ -1,3 +1,9 @@
+-- The documents that were retrieved, as `documents` reads them, without their texts: in half of the time.
+CREATE OR REPLACE VIEW retrieved_ids AS
+SELECT trace_id, span_id, try(from_json(attributes->>'gen_ai.retrieval.documents',
+    '[{"id":"VARCHAR","score":"DOUBLE","chars":"BIGINT"}]')) AS found
+FROM staged_spans WHERE stage IN ('retrieval', 'defense');
+
 -- What the retriever returned, what the defenses left of it, and what of that really stood in the prompt.
 -- A text is stored once: the later phases point at an earlier one (`of` is its 0-based place, or the digest).
 -- The lists are unnested in SELECT: beside FROM it would be a join of every list with itself.

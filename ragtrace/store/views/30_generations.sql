@@ -4,30 +4,19 @@ CREATE OR REPLACE MACRO message_text(messages, gap) AS array_to_string(flatten(l
     lambda m: list_transform(m.parts, lambda p: p.content)
 )), gap);
 
--- What observed defenses left of answers after the model's stage, as each of them tells it (r).
-CREATE OR REPLACE VIEW told_responses AS
-SELECT trace_id, span_id AS left_by, start_ns, run_id, unnest(try(from_json(attributes->>'ragtrace.responses.left',
-    '[{"span":"VARCHAR","chars":"BIGINT","hash":"VARCHAR","content":"VARCHAR","statistics":"JSON"}]'))) AS r
-FROM own_spans WHERE contains(effects, '"kept":true');
-
--- Of each model call, by the last of them.
+-- What observed defenses left of answers, after the model's stage: told by a later span (ragtrace/store/outgoing.py).
 CREATE OR REPLACE VIEW changed_responses AS
-SELECT trace_id, r.span AS span_id, r.content AS content, r.hash AS hash, r.chars AS chars, r.statistics AS computed,
-    left_by
-FROM told_responses
-QUALIFY row_number() OVER (PARTITION BY trace_id, r.span ORDER BY start_ns DESC, left_by DESC) = 1;
-
--- The same, in audits: a run's spans are few, and what lies beside them is not read.
-CREATE OR REPLACE VIEW changed_in_audits AS
-SELECT trace_id, r.span AS span_id, r.hash AS hash, r.statistics AS computed
-FROM (FROM told_responses WHERE run_id IS NOT NULL)
-QUALIFY row_number() OVER (PARTITION BY trace_id, r.span ORDER BY start_ns DESC, left_by DESC) = 1;
+SELECT trace_id, span_id, outgoing.content AS content, outgoing.hash AS hash, outgoing.chars AS chars,
+    outgoing.statistics::JSON AS computed, outgoing.left_by AS left_by
+FROM span_data WHERE outgoing IS NOT NULL;
+DROP VIEW IF EXISTS changed_in_audits;
+DROP VIEW IF EXISTS told_responses;
 
 -- One row for each model call: what the model was given and what left the app.
 CREATE OR REPLACE VIEW generations AS
-SELECT s.trace_id, s.span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
+SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
     message_text(attributes->>'gen_ai.input.messages', chr(10) || chr(10)) AS prompt,
-    CASE WHEN c.span_id IS NULL THEN message_text(attributes->>'gen_ai.output.messages', chr(10)) ELSE c.content END
+    CASE WHEN outgoing IS NULL THEN message_text(attributes->>'gen_ai.output.messages', chr(10)) ELSE outgoing.content END
         AS response,
     coalesce(attributes->>'gen_ai.response.model', attributes->>'gen_ai.request.model') AS model,
     coalesce(try_cast(attributes->>'gen_ai.usage.output_tokens' AS BIGINT),
@@ -37,15 +26,15 @@ SELECT s.trace_id, s.span_id, coalesce(attributes->>'ragtrace.query', asked) AS 
     exp(-mean_logprob) AS perplexity, path,
     attributes->>'ragtrace.first_token' AS first_token,
     framework, run_id, probe_id, arm, status, nested,
-    CASE WHEN c.span_id IS NULL THEN attributes->>'ragtrace.response.hash' ELSE c.hash END AS response_hash,
+    CASE WHEN outgoing IS NULL THEN attributes->>'ragtrace.response.hash' ELSE outgoing.hash END AS response_hash,
     try_cast(attributes->>'gen_ai.usage.input_tokens' AS BIGINT) AS prompt_tokens,
-    CASE WHEN c.span_id IS NULL THEN
+    CASE WHEN outgoing IS NULL THEN
         try_cast(try((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars') AS BIGINT)
-        ELSE c.chars END AS response_chars,
+        ELSE outgoing.chars END AS response_chars,
     nullif(try((attributes->>'gen_ai.output.messages')->>'$[0].finish_reason'), 'unknown') AS finish_reason,
     make_timestamp(start_ns // 1000) AS start_time, dialect,
     message_text(attributes->>'gen_ai.output.messages', chr(10)) AS model_output,
-    CASE WHEN c.span_id IS NULL THEN try_cast(attributes->>'ragtrace.statistics' AS JSON) ELSE c.computed END
+    CASE WHEN outgoing IS NULL THEN try_cast(attributes->>'ragtrace.statistics' AS JSON) ELSE outgoing.statistics::JSON END
         AS statistics,
     response IS NOT NULL AND coalesce(attributes->>'ragtrace.capture', 'full') = 'full' AS is_whole,
     -- with texts masked or not kept, only what was looked for in the app can be told
@@ -53,5 +42,5 @@ SELECT s.trace_id, s.span_id, coalesce(attributes->>'ragtrace.query', asked) AS 
         AND coalesce(try_cast(statistics->>'looked_for' AS BIGINT), 0) > 0) AS canaries_readable,
     is_whole OR ((attributes->>'gen_ai.output.messages') IS NOT NULL
         AND (statistics->'found') IS NOT NULL) AS entities_readable
-FROM staged_spans s LEFT JOIN changed_responses c ON c.trace_id = s.trace_id AND c.span_id = s.span_id
+FROM staged_spans
 WHERE stage = 'generation';

@@ -34,35 +34,44 @@ SELECT * FROM (
 
 -- What each request declared: one row for each defense and hook that it claims.
 CREATE OR REPLACE VIEW claims AS
-SELECT trace_id, request_id, path, run_id, arm, c.key AS defense, unnest(c.value) AS hook
-FROM (SELECT *, unnest(map_entries(try(declared::JSON::MAP(VARCHAR, VARCHAR[])))) AS c FROM roots);
+WITH told AS NOT MATERIALIZED (  -- each text is parsed once: most requests declare the same
+    SELECT declared, c.key AS defense, unnest(c.value) AS hook
+    FROM (SELECT declared, unnest(map_entries(try(declared::JSON::MAP(VARCHAR, VARCHAR[])))) AS c
+        FROM (SELECT DISTINCT declared FROM roots))
+)
+SELECT trace_id, request_id, path, run_id, arm, defense, hook FROM roots JOIN told USING (declared);
 
 -- One row for each declared defense and each crossing of its hook; `ran = false` is a bypass.
 -- A stage nested in another is no crossing of its own; one that failed crossed only what lies before the failure.
 -- What ran beside the request, in the same trace, on nothing in particular counts for all of it.
 CREATE OR REPLACE VIEW coverage AS
 WITH passed AS NOT MATERIALIZED (  -- before any join: none has to carry the texts in the attributes
-    SELECT trace_id, span_id, CASE WHEN status = 'ERROR' THEN ['query'] ELSE ['query', 'retrieval', 'content'] END AS hooks
+    SELECT trace_id, span_id, request_id,
+        CASE WHEN status = 'ERROR' THEN ['query'] ELSE ['query', 'retrieval', 'content'] END AS hooks
     FROM own_spans WHERE NOT nested AND stage = 'retrieval'
     UNION ALL
     -- attributes are long: a look at the text first spares parsing most of them
-    SELECT trace_id, span_id, CASE
+    SELECT trace_id, span_id, request_id, CASE
         WHEN (status = 'ERROR' OR (contains(attributes::VARCHAR, '"ragtrace.stopped_early"')
             AND attributes->>'ragtrace.stopped_early' IS NOT NULL)) AND coalesce(
             try_cast((attributes->>'gen_ai.output.messages')->>'$[0].parts[0].chars' AS BIGINT), 0) = 0 THEN ['prompt']
         ELSE ['prompt', 'response'] END
     FROM own_spans WHERE NOT nested AND stage = 'generation'
 ), crossed AS NOT MATERIALIZED (
-    SELECT trace_id, span_id, r.request_id, unnest(p.hooks) AS hook
-    FROM passed p JOIN requests r USING (trace_id, span_id)
+    SELECT trace_id, span_id, coalesce(nullif(p.request_id, ''), r.request_id) AS request_id, unnest(hooks) AS hook
+    FROM passed p LEFT JOIN late_requests r USING (trace_id, span_id)
 ), met AS NOT MATERIALIZED (
     SELECT trace_id, defense, hook, unnest(CASE WHEN len(crossings) > 0 THEN crossings ELSE [span_id] END) AS span_id
     FROM effects WHERE NOT late
 ), ran AS NOT MATERIALIZED (
     SELECT DISTINCT trace_id, span_id, defense, hook FROM met
+), alone AS NOT MATERIALIZED (  -- few
+    SELECT trace_id, span_id FROM own_spans WHERE request_id = ''
+    UNION ALL
+    SELECT trace_id, span_id FROM own_spans ANTI JOIN late_requests USING (trace_id, span_id) WHERE request_id IS NULL
 ), beside AS NOT MATERIALIZED (
-    SELECT DISTINCT e.trace_id, e.defense, e.hook FROM effects e LEFT JOIN requests r USING (trace_id, span_id)
-    WHERE r.request_id IS NULL AND coalesce(len(e.crossings), 0) = 0
+    SELECT DISTINCT trace_id, defense, hook FROM effects SEMI JOIN alone USING (trace_id, span_id)
+    WHERE coalesce(len(crossings), 0) = 0
 )
 SELECT x.trace_id, c.defense, c.hook, c.path, i.defense IS NOT NULL OR b.defense IS NOT NULL AS ran,
     c.run_id, c.arm, c.request_id, x.span_id

@@ -7,12 +7,12 @@ WITH calls AS NOT MATERIALIZED (
     SELECT run_id, probe_id, arm, trace_id, stage, start_ns, json_extract_string(attributes, [
         '$."ragtrace.capture"', '$."ragtrace.query.after_defense"', '$."gen_ai.retrieval.query.text"',
         '$."gen_ai.retrieval.documents"', '$."ragtrace.documents.after_defense"', '$."ragtrace.documents.in_prompt"',
-        '$."gen_ai.input.messages"', '$."ragtrace.response.hash"']) AS a, c.span_id IS NOT NULL AS is_changed, c.hash
-    FROM own_spans LEFT JOIN changed_in_audits c USING (trace_id, span_id)
+        '$."gen_ai.input.messages"', '$."ragtrace.response.hash"']) AS a, outgoing
+    FROM own_spans
     WHERE run_id IS NOT NULL AND probe_id IS NOT NULL AND NOT nested
         AND (stage IS NULL OR stage IN ('retrieval', 'context', 'generation', 'defense'))
 ), lists AS NOT MATERIALIZED (
-    SELECT run_id, probe_id, arm, trace_id, stage, start_ns, a[1] AS capture, a[7] AS messages, if(is_changed, hash, a[8]) AS response,
+    SELECT run_id, probe_id, arm, trace_id, stage, start_ns, a[1] AS capture, a[7] AS messages, if(outgoing IS NULL, a[8], outgoing.hash) AS response,
         CASE WHEN stage = 'retrieval' THEN coalesce(a[2], a[3], '') END AS query,
         try(from_json(a[4], '[{"id":"VARCHAR","hash":"VARCHAR"}]')) AS found,
         try(from_json(a[5], '[{"id":"VARCHAR","hash":"VARCHAR","of":"BIGINT"}]')) AS kept,

@@ -1,21 +1,32 @@
--- Whose each request of production traffic is. Ids stand on spans of ours, or on any span of another instrumentation.
+-- What each span says of whose request it is, and of what was asked: attributes are long, and are parsed once for both.
+-- Ids stand on spans of ours, or on any span of another instrumentation; questions on stages that cross a hook.
 -- The paths are those of ragtrace/store/retention.py (KEYS): a test compares them.
-CREATE OR REPLACE VIEW session_traces AS
-WITH told AS (
-    SELECT trace_id, run_id, stage, status, start_ns, end_ns, json_extract_string(attributes, [
+CREATE OR REPLACE VIEW session_spans AS
+SELECT trace_id, run_id, stage, status, start_ns, end_ns,
+    coalesce(said[1], said[2], said[3]) AS conversation,
+    coalesce(said[4], said[5], said[6], said[7], said[8]) AS session_id,
+    coalesce(said[9], said[10], said[11], said[12], said[13], said[14], said[15]) AS user_id,
+    CASE WHEN stage IN ('retrieval', 'context', 'generation') AND (dialect = 'ragtrace' OR duplicate_of IS NULL)
+        AND NOT coalesce(nested, false) THEN coalesce(said[16], said[17], asked) END AS query
+FROM (
+    SELECT *, json_extract_string(attributes, [
         '$."gen_ai.conversation.id"', '$."conversation_id"', '$."traceloop.association.properties.conversation_id"',
         '$."session.id"', '$."session_id"', '$."langfuse.session.id"',
         '$."traceloop.association.properties.session_id"', '$."traceloop.association.properties.session.id"',
         '$."user.id"', '$."enduser.id"', '$."enduser.pseudo.id"', '$."user_id"', '$."langfuse.user.id"',
-        '$."traceloop.association.properties.user_id"', '$."traceloop.association.properties.user.id"'
-    ]) AS ids FROM span_data
-), whose AS (
+        '$."traceloop.association.properties.user_id"', '$."traceloop.association.properties.user.id"',
+        '$."gen_ai.retrieval.query.text"', '$."ragtrace.query"'
+    ]) AS said FROM span_data
+);
+
+-- Whose each request of production traffic is.
+CREATE OR REPLACE VIEW session_traces AS
+WITH whose AS (
     SELECT trace_id, min(start_ns) AS start_ns, greatest(max(start_ns), max(end_ns)) AS end_ns,
         coalesce(bool_or(stage IS NOT NULL AND status = 'ERROR'), false) AS failed,
-        nullif(min(coalesce(ids[1], ids[2], ids[3])), '') AS conversation,
-        nullif(min(coalesce(ids[4], ids[5], ids[6], ids[7], ids[8])), '') AS session_id,
-        nullif(min(coalesce(ids[9], ids[10], ids[11], ids[12], ids[13], ids[14], ids[15])), '') AS user_id
-    FROM told GROUP BY trace_id HAVING max(run_id) IS NULL AND bool_or(stage IN ('retrieval', 'generation'))
+        nullif(min(conversation), '') AS conversation, nullif(min(session_id), '') AS session_id,
+        nullif(min(user_id), '') AS user_id
+    FROM session_spans GROUP BY trace_id HAVING max(run_id) IS NULL AND bool_or(stage IN ('retrieval', 'generation'))
 )
 SELECT trace_id, concat_ws(' ', kind, CASE kind WHEN 'conversation' THEN conversation WHEN 'session' THEN session_id
         WHEN 'user' THEN user_id || ' ' || strftime(make_timestamp(start_ns // 1000), '%Y-%m-%d') ELSE trace_id END
@@ -28,10 +39,12 @@ FROM (
 
 -- What was asked in each trace, each question once: as it came to the model, else as the retriever was asked.
 CREATE OR REPLACE VIEW trace_questions AS
-SELECT trace_id, query, min(start_time) AS asked_at FROM (
-    SELECT trace_id, query, start_time FROM stages WHERE query IS NOT NULL AND NOT coalesce(nested, false)
-    QUALIFY stage = 'generation' OR NOT bool_or(stage = 'generation') OVER (PARTITION BY trace_id)
-) GROUP BY trace_id, query;
+SELECT trace_id, query, make_timestamp(if(is_answered, answered_ns, first_ns) // 1000) AS asked_at
+FROM (
+    SELECT trace_id, query, min(start_ns) AS first_ns, min(start_ns) FILTER (stage = 'generation') AS answered_ns,
+        count(*) FILTER (stage = 'generation') AS answers, sum(answers) OVER (PARTITION BY trace_id) > 0 AS is_answered
+    FROM session_spans GROUP BY trace_id, query HAVING count(query) > 0  -- WHERE would parse the attributes twice
+) WHERE NOT is_answered OR answers > 0;
 
 -- One row a session of production traffic: what SQL can say of it. Whether it looks like an attack is in `suspicions`.
 -- A trace without any question has one row in `asked` too, so the rows of a session are its requests.
@@ -49,8 +62,8 @@ WITH mine AS MATERIALIZED (
         count(query) - questions AS repeated
     FROM mine LEFT JOIN trace_questions USING (trace_id) GROUP BY session
 ), retrieved AS (
-    SELECT session, count(DISTINCT document_id) AS documents, count(*) AS retrieved
-    FROM mine JOIN documents USING (trace_id) WHERE phase = 'retrieved' GROUP BY session
+    SELECT session, count(DISTINCT doc.id) AS documents, count(*) AS retrieved
+    FROM (SELECT session, unnest(found) AS doc FROM mine JOIN retrieved_ids USING (trace_id)) GROUP BY session
 )
 SELECT w.session, kind, user_id, first_time, last_time, requests, questions, repeated, documents, retrieved, errors,
     traces, first_trace, last_trace

@@ -2,40 +2,33 @@
 -- that was seen; else what the defenses left of those retrieved, and those that no defense got; else all retrieved. In
 -- a trace that does not tell its requests apart: of the trace. Every document once, by its id and text.
 -- Where texts were not kept, the numbers are those that were computed in the app, of the documents as retrieved.
--- For single traces: over all of a store it reads every span. `exposure` has what was measured.
+-- For single traces: over all of a store it reads every span. `exposure` has what was measured. Windows, not joins of the
+-- documents with themselves: they are read once, and of one trace where one is asked for.
 CREATE OR REPLACE VIEW exposure_pairs AS
-WITH spoken AS (
+WITH spoken AS NOT MATERIALIZED (
     SELECT g.trace_id, g.span_id, r.request_id, g.query, g.response, g.path, s.service, g.run_id, g.arm, g.nested,
         s.start_ns, try(from_json(g.statistics->'overlap',
             '[{"id":"VARCHAR","longest_run":"BIGINT","containment":"DOUBLE","entities":"BIGINT"}]')) AS told
     FROM generations g JOIN span_data s USING (trace_id, span_id) LEFT JOIN requests r USING (trace_id, span_id)
-), seen AS (
-    SELECT d.trace_id, d.span_id, r.request_id, d.phase, d.rank, d.document_id, d.content, d.content_hash
-    FROM documents d LEFT JOIN requests r USING (trace_id, span_id)
-), prompted AS (
-    SELECT DISTINCT trace_id, request_id FROM seen WHERE phase = 'in_prompt'
-), defended AS (  -- also where nothing was left
-    SELECT DISTINCT trace_id, document_id FROM seen JOIN (
+), seen AS NOT MATERIALIZED (
+    SELECT d.trace_id, d.span_id, r.request_id, d.phase, d.rank, d.document_id, d.content, d.content_hash,
+        k.span_id IS NOT NULL AS is_met  -- by a defense, also where nothing was left
+    FROM documents d LEFT JOIN requests r USING (trace_id, span_id) LEFT JOIN (
         SELECT trace_id, span_id FROM staged_spans
         WHERE stage IN ('retrieval', 'defense') AND (attributes->>'ragtrace.documents.after_defense') IS NOT NULL
-    ) USING (trace_id, span_id) WHERE phase = 'retrieved'
-), readable AS (
-    SELECT trace_id, request_id, phase, min(rank) AS rank, document_id, any_value(content) AS content
-    FROM (
-        SELECT * FROM seen WHERE phase = 'in_prompt'
-        UNION ALL
-        SELECT s.* FROM (
-            SELECT * FROM seen WHERE phase = 'after_defense'
-            UNION ALL
-            SELECT s.* FROM seen s WHERE phase = 'retrieved' AND NOT EXISTS (
-                FROM defended d WHERE d.trace_id = s.trace_id AND d.document_id IS NOT DISTINCT FROM s.document_id
-            )
-        ) s WHERE NOT EXISTS (
-            FROM prompted p WHERE p.trace_id = s.trace_id
-                AND coalesce(p.request_id = s.request_id, true)
-        )
-    ) GROUP BY trace_id, request_id, phase, document_id, coalesce(content_hash, md5(content))
-), routes AS (
+    ) k ON k.trace_id = d.trace_id AND k.span_id = d.span_id AND d.phase = 'retrieved'
+), placed AS NOT MATERIALIZED (
+    SELECT *, bool_or(is_met) OVER (PARTITION BY trace_id, document_id) AS is_defended,
+        bool_or(phase = 'in_prompt') OVER (PARTITION BY trace_id, request_id)
+            OR bool_or(phase = 'in_prompt' AND request_id IS NULL) OVER (PARTITION BY trace_id)
+            OR (request_id IS NULL AND bool_or(phase = 'in_prompt') OVER (PARTITION BY trace_id)) AS is_prompted
+    FROM seen
+), readable AS NOT MATERIALIZED (
+    SELECT trace_id, request_id, phase, min(rank) AS rank, document_id, any_value(content) AS content FROM placed
+    WHERE phase = 'in_prompt'
+        OR (NOT is_prompted AND (phase = 'after_defense' OR (phase = 'retrieved' AND NOT is_defended)))
+    GROUP BY trace_id, request_id, phase, document_id, coalesce(content_hash, md5(content))
+), routes AS NOT MATERIALIZED (
     SELECT trace_id, min(attributes->>'http.route') AS route FROM span_data GROUP BY trace_id
 )
 SELECT g.trace_id, g.span_id, d.document_id, d.phase, d.rank, g.query, g.response, d.content,
