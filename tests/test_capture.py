@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import date
+from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Any
 from uuid import UUID
@@ -138,3 +139,16 @@ def test_modes() -> None:
     assert none.text(text) is None and none.digest(text) is None
     with pytest.raises(UsageError, match="capture='all'; expected one of full, masked, digest, none"):
         Capture("all")  # type: ignore[arg-type]
+
+
+def test_the_environment_s_key_is_everybody_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where an instrumentor is used without ``ragtrace.setup``; where text is kept, a digest hides nothing."""
+    monkeypatch.setenv("RAGTRACE_DIGEST_KEY", "k" * 70)
+    keyed = blake2b(b"text", digest_size=16, key=b"k" * 64).hexdigest()
+    assert Capture("digest").digest("text") == Capture("masked").digest("text") == keyed
+    assert Capture("full").digest("text") == blake2b(b"text", digest_size=16).hexdigest()
+    assert Capture("digest", b"own").digest("text") == blake2b(b"text", digest_size=16, key=b"own").hexdigest()
+    monkeypatch.setenv("OPENINFERENCE_HIDE_INPUTS", "true")
+    assert Capture("full").side("inputs").digest("text") == keyed
+    monkeypatch.delenv("RAGTRACE_DIGEST_KEY")
+    assert Capture("digest").digest("text") == blake2b(b"text", digest_size=16).hexdigest()

@@ -164,6 +164,20 @@ def mlflow() -> ROW:
     return {"info": {"trace_id": "tr-1", "request_time": ISO, "state": "OK"}, "data": {"spans": spans}}
 
 
+def mlflow_2() -> ROW:
+    """As ``Trace.to_json`` of MLflow 2.22 writes it (looked at beside one that it wrote)."""
+    trace = mlflow()
+    spans = [
+        {"name": s["name"], "context": {"span_id": id, "trace_id": TRACE}, "parent_id": None if id == ROOT else ROOT,
+         "start_time": s["start_time_unix_nano"], "end_time": s["end_time_unix_nano"], "status_code": "OK",
+         "status_message": "", "attributes": s["attributes"], "events": []}
+        for id, s in zip((ROOT, FOUND, SAID), trace["data"]["spans"], strict=True)
+    ]  # fmt: skip
+    info = {"request_id": "tr-1", "experiment_id": "0", "timestamp_ms": NS // 1_000_000, "execution_time_ms": 5,
+            "status": "OK", "request_metadata": {}, "tags": {}, "assessments": []}  # fmt: skip
+    return {"info": info, "data": {"spans": spans, "request": '{"q": "who?"}', "response": json.dumps(ANSWER)}}
+
+
 def table(names: str, resource: Any) -> bytes:
     """Rows of somebody's table, one a line; ``names`` are those of its columns."""
     columns = names.split()
@@ -195,6 +209,7 @@ FORMATS: dict[str, Any] = {
     "Tempo, older": tempo("batches"),
     "OTLP spans alone": lines_of_spans(),
     "MLflow": mlflow(),
+    "MLflow 2": mlflow_2(),
 }
 
 

@@ -42,6 +42,7 @@ def serve(
         from ragtrace.collect.app import PATH, Receiver
         from ragtrace.collect.limits import RATE, Limits
         from ragtrace.collect.writing import Writer
+        from ragtrace.ingest.busy import busy
     except ImportError as error:
         raise UsageError(
             f"the receiver needs {error.name}, which is not installed; pip install 'ragtrace-audit[collect]'"
@@ -65,7 +66,8 @@ def serve(
             signal.signal(number, stop)
         place = f"[{host}]" if ":" in host else host
         say(f"listening on http://{place}:{listening.getsockname()[1]}{PATH}; spans go to {spool_of(database)}")
-        server.run([listening])
+        with busy():
+            server.run([listening])
     say("stopped; everything that was confirmed is in the spool")
 
 

@@ -22,8 +22,8 @@ from ragtrace.record.spool import segment_schema
 
 KINDS = ("INTERNAL", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")  # by the number that OTLP gives them
 STATUSES = ("UNSET", "OK", "ERROR")
-_EARLIEST = 946_684_800_000_000_000  # the year 2000: a clock that says less was never set
-_LATEST = 2**63 - 1
+EARLIEST = 946_684_800_000_000_000  # the year 2000: a clock that says less was never set
+LATEST = 2**63 - 1
 _HEX = re.compile(r"[0-9a-f]+")
 _DEPTH = 100
 
@@ -108,7 +108,7 @@ def start_time(value: Any, span_id: str) -> int:
     :raises InputError: a time that is missing, not a time, or before the year 2000.
     """
     found = nanoseconds(value)
-    if found is None or found < _EARLIEST:
+    if found is None or found < EARLIEST:
         when = "no start time" if not found else f"start time {shown(value)}, before the year 2000"
         raise InputError(f"span {span_id} has {when}; expected one from a clock that is set")
     return found
@@ -119,7 +119,7 @@ def end_time(value: Any, span_id: str) -> int | None:
     found = nanoseconds(value)
     if not found:
         return None
-    if found < _EARLIEST:
+    if found < EARLIEST:
         raise InputError(
             f"span {span_id} has end time {shown(value)}, before the year 2000; expected none or a real one"
         )
@@ -129,7 +129,7 @@ def end_time(value: Any, span_id: str) -> int | None:
 def nanoseconds(value: Any) -> int | None:
     """A time in any of the usual notations: ISO 8601, [seconds, nanoseconds], a datetime, or a number by its size."""
     found = _nanoseconds(value)
-    if found is not None and not 0 <= found <= _LATEST:
+    if found is not None and not 0 <= found <= LATEST:
         raise InputError(f"time {shown(value)}; expected one that fits nanoseconds since 1970 in 63 bits")
     return found
 
@@ -146,7 +146,7 @@ def _nanoseconds(value: Any) -> int | None:
             case float():
                 return int(value * 1e9) if abs(value) < 1e11 else int(value)
             case str() if value.isascii() and value.isdigit():
-                return int(value) if len(value) < 20 else _LATEST + 1
+                return int(value) if len(value) < 20 else LATEST + 1
             case str():
                 return _of(datetime.fromisoformat(value), value)
             case datetime():

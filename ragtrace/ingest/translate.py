@@ -17,14 +17,16 @@ from ragtrace.record import attributes as a
 
 SAID = ("dialect", "framework", "stage")  # NULL for our own spans, whose attributes say it
 _CHUNK = 4_096
+_FIRST = 512  # spans of the first table: until it is there, nobody else has anything to do
 _NOTHING = (None, None, None)
 
 
 def tables(spans: Iterable[Span]) -> Iterator[pa.Table]:
     """The spans, translated, some thousands at a time: the columns of a segment and those of :data:`SAID`."""
-    each = iter(spans)
-    while chunk := list(islice(map(_row, each), _CHUNK)):
+    each, size = iter(spans), min(_FIRST, _CHUNK)
+    while chunk := list(islice(map(_row, each), size)):
         yield table_of_rows(chunk, SAID)
+        size = min(2 * size, _CHUNK)
 
 
 def _row(s: Span) -> tuple[Any, ...]:

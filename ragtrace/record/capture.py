@@ -161,6 +161,7 @@ class Capture:
     ``also`` is whose names are written beside ours. The environment may forbid more than the mode does, so ``mode`` may
     be another one than was asked for, and some texts ``hidden``.
 
+    :param key: without, that of ``RAGTRACE_DIGEST_KEY``, where it is set.
     :param statistics: whether entities and overlap are computed of texts that are not kept as they are.
     :param canaries: looked for in every text, except in mode ``none``.
     """
@@ -181,10 +182,10 @@ class Capture:
             _log.warning("ragtrace keeps digests only, not capture=%r: %s forbids content in spans", mode, CONTENT)
             mode = "digest"
         self.mode = mode
-        self.key = key
         self.also = also_of(also)
         self.keeps_text = mode in ("full", "masked")
         self.hidden = hidden() if self.keeps_text else {}
+        self.key = key or (b"" if self.keeps_all else given_key())
         for side, variable in self.hidden.items():
             _log.warning("ragtrace keeps digests only of %s: %s is set", side, variable)
         self.canaries = canaries if mode != "none" else None
@@ -218,6 +219,11 @@ class Capture:
         if self.mode == "none":
             return None
         return digest(text, self.key)
+
+
+def given_key() -> bytes:
+    """The key of digests that ``RAGTRACE_DIGEST_KEY`` gives; empty where it gives none."""
+    return os.environ.get("RAGTRACE_DIGEST_KEY", "").encode("utf-8", "surrogateescape")[:64]
 
 
 def also_of(given: Any) -> Also | None:

@@ -24,7 +24,7 @@ from ragtrace.defense import Defense, checked
 from ragtrace.errors import UsageError
 from ragtrace.record import attributes as a
 from ragtrace.record import handles, planted
-from ragtrace.record.capture import Also, Capture, Mode
+from ragtrace.record.capture import Also, Capture, Mode, given_key
 from ragtrace.record.queueing import SpoolProcessor
 from ragtrace.record.spans import Recorder
 from ragtrace.record.spool import LIMIT, SpoolExporter
@@ -171,8 +171,8 @@ def _provider() -> TracerProvider:
 
 def _digest_key(database: Path) -> bytes:
     """The key of this store's digests: from ``RAGTRACE_DIGEST_KEY``, or made once beside the store (0600)."""
-    if given := os.environ.get("RAGTRACE_DIGEST_KEY"):
-        return given.encode()[:64]
+    if given := given_key():
+        return given
     file = database.with_name(database.name + ".key")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ _LISTS = ("messages", "message", "choices", "generations", "candidates", "conten
 _TEXTS = ("content", "text", "prompt", "completion", "response", "answer", "output_text", "value")
 _DOCUMENTS = ("documents", "source_documents", "nodes", "retrieved_references", "results", "source_nodes", "matches",
               "data", "chunks", "output", "outputs", "result", "response")  # fmt: skip
-_USUAL = 100  # characters of a key: only such are remembered
+_USUAL, _REMEMBERED = 100, 4_096  # characters of a key, and keys, that are remembered at most
 _NODE = re.compile(r"NodeWithScore\(node=\w+\(id_=(?P<id>[^)]*)\), score=(?P<score>[^)]*)\)")
 
 
@@ -221,7 +221,7 @@ def made(id: Any = None, score: Any = None, content: Any = None, metadata: Any =
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool):
+    if type(value) is bool:
         return None
     try:
         number = float(value)
@@ -253,8 +253,15 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> Any:
 def flat_rows(attributes: Mapping[str, Any], prefix: str, known: frozenset[str]) -> list[dict[str, Any]] | None:
     """The rows of a list that stands flat under ``prefix``, if they have no members but ``known``: the common case."""
     rows: dict[int, dict[str, Any]] = {}
+    remembered = _PLACES[prefix]
     for key, value in attributes.items():
-        place = _place(key, prefix) if len(key) < _USUAL else _place.__wrapped__(key, prefix)
+        place = remembered.get(key, _UNSEEN)
+        if place is _UNSEEN:
+            place = _place(key, prefix)
+            if len(key) < _USUAL:
+                if len(remembered) >= _REMEMBERED:
+                    remembered.clear()
+                remembered[key] = place
         if place is not None:
             number, member = place
             if member not in known:
@@ -268,7 +275,10 @@ def flat_rows(attributes: Mapping[str, Any], prefix: str, known: frozenset[str])
     return [rows[number] for number in sorted(rows)]
 
 
-@lru_cache(4_096)
+_UNSEEN: Any = object()
+_PLACES: dict[str, dict[str, Any]] = defaultdict(dict)  # by prefix, which only our dialects give
+
+
 def _place(key: str, prefix: str) -> tuple[int, str] | None:
     """Which row and member of a flat list ``key`` is; None for what does not begin with ``prefix``."""
     if not key.startswith(prefix + "."):

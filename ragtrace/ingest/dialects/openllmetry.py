@@ -23,7 +23,9 @@ class _OpenLLMetry:
     name, rank = "openllmetry", 20
 
     def owns(self, span: Seen) -> bool:
-        return not _MARKS.isdisjoint(span.attributes) or any(e.get("name") == _FOUND for e in span.events)
+        return not _MARKS.isdisjoint(span.attributes) or (
+            bool(span.events) and any(e.get("name") == _FOUND for e in span.events)
+        )
 
     def translate(self, span: Seen) -> dict[str, Any]:
         entity = str(span.get("traceloop.entity.name") or "").removesuffix(".task").removesuffix(".workflow")

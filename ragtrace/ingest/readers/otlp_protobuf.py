@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ragtrace.errors import InputError
-from ragtrace.ingest.span import KINDS, STATUSES, Span, end_time, json, known_scope, start_time
+from ragtrace.ingest.span import EARLIEST, KINDS, LATEST, STATUSES, Span, end_time, json, known_scope, start_time
 
 NAME = "OTLP/protobuf (ExportTraceServiceRequest)"
+_ZEROS = (bytes(8), bytes(16))
 _STRING, _LIST, _MAP, _BYTES = "string_value", "array_value", "kvlist_value", "bytes_value"
 
 
@@ -46,21 +47,25 @@ def request_spans(request: Any, refuse: Callable[[InputError], None] | None = No
 
 def _span(span: Any, scope: str | None, resource: str, service: str) -> Span:
     span_id = _id(span.span_id, 8, "span id")
-    parent, status, kind, code = span.parent_span_id, span.status, span.kind, span.status.code
-    attributes = _attributes(span.attributes)
+    parent, kind, start, end = span.parent_span_id, span.kind, span.start_time_unix_nano, span.end_time_unix_nano
+    code, message = 0, ""
+    if span.HasField("status"):
+        status = span.status
+        code, message = status.code, status.message
+    attributes, events = _attributes(span.attributes), span.events
     return Span(
         trace_id=_id(span.trace_id, 16, "trace id"),
         span_id=span_id,
         parent_span_id=_id(parent, 8, "parent span id") if parent else None,
         name=span.name,
-        start_ns=start_time(span.start_time_unix_nano, span_id),
-        end_ns=end_time(span.end_time_unix_nano, span_id),
+        start_ns=start if EARLIEST <= start <= LATEST else start_time(start, span_id),
+        end_ns=end if EARLIEST <= end <= LATEST else end_time(end, span_id),
         attributes=attributes,
         kind=KINDS[kind] if 0 <= kind < len(KINDS) else "INTERNAL",
         status=STATUSES[code] if 0 <= code < len(STATUSES) else "UNSET",
-        status_message=status.message or None,
+        status_message=message or None,
         scope=scope or known_scope(attributes),
-        events=[_event(event) for event in span.events],
+        events=[_event(event) for event in events] if events else [],
         resource=resource,
         service=service,
     )
@@ -74,9 +79,12 @@ def _attributes(pairs: Any) -> dict[str, Any]:
     found = {}
     for pair in pairs:
         value = pair.value
+        if text := value.string_value:  # nearly always
+            found[pair.key] = text
+            continue
         kind = value.WhichOneof("value")
         if kind == _STRING:
-            found[pair.key] = value.string_value
+            found[pair.key] = ""
         elif kind is None:
             found[pair.key] = None
         elif kind == _LIST:
@@ -101,7 +109,7 @@ def _value(value: Any) -> Any:
 
 
 def _id(value: bytes, size: int, what: str) -> str:
-    if len(value) != size or not any(value):
+    if len(value) != size or value in _ZEROS:
         raise InputError(f"{what} of {len(value)} bytes ({value[:20].hex() or 'empty'}); expected {size}, not all zero")
     return value.hex()
 
