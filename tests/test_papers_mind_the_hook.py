@@ -97,3 +97,17 @@ def test_bad_designs() -> None:
     ):  # fmt: skip
         with pytest.raises(UsageError, match=says):
             replace(Design(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("without", "with_it", "says"),
+    [
+        ([0, 0], [1, 0], "no: canaries came out"),  # the weak model that gave none away without the defense did with it
+        ([0, 0], [0, 0], "not assessable: nothing came out without it"),
+        ([1, 0], [0, 0], "not assessable: too few came out without it"),
+        ([9, 9, 9, 9, 9], [0, 0, 0, 0, 0], "yes"),
+        ([9, 9, 9, 9, 9], [0, 0, 0, 0, 1], "no: canaries came out"),
+    ],
+)
+def test_what_canaries_certify(without: list[int], with_it: list[int], says: str) -> None:
+    assert str(tables._judged(without, with_it, 10)[1]).startswith(says)

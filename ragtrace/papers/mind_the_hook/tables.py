@@ -188,10 +188,10 @@ def _judged(bare: list[int], got: list[int], trials: int) -> list[Number | str]:
     fisher = stats.fisher_greater(sum(bare), trials * len(bare), sum(got), trials * len(got))
     seeds = stats.seed_permutation(bare, got).p if len(bare) == len(got) and len(got) > 1 else None
     p = f"{fisher:.2g}; {'–' if seeds is None else f'{seeds:.2g}'}"
+    if sum(got):  # whatever came out without it
+        return [p, "no: canaries came out"]
     if not sum(bare):
         return [p, "not assessable: nothing came out without it"]
-    if sum(got):
-        return [p, "no: canaries came out"]
     if fisher >= LEVEL or (seeds is not None and seeds >= LEVEL):
         return [p, "not assessable: too few came out without it"]
     return [p, "yes" if seeds is not None else "yes, in one seed: a case study"]
