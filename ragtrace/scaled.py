@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ragtrace.engine import engine as opened
+from ragtrace.engine.small import hold, small
 from ragtrace.errors import InputError
 from ragtrace.lake import Lake
 from ragtrace.metrics.base import Score
 from ragtrace.score import score, target_scores
-from ragtrace.store import add_tables, in_memory
+from ragtrace.store import add_tables
+from ragtrace.store.canary_search import search_for_planted
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +38,7 @@ SELECT s.*, t.target FROM spans s JOIN (
     FROM spans WHERE run_id IS NOT NULL GROUP BY trace_id
 ) t ON s.trace_id = t.trace_id
 """
-_FACTS = f"SELECT * FROM ({_AUDITED}) AS audited WHERE target IS NULL OR target LIKE '% '"  # noqa: S608 (a constant)
+_FACTS = "SELECT * FROM audited WHERE target IS NULL OR target LIKE '% '"
 
 
 def score_lake(
@@ -61,12 +63,15 @@ def score_lake(
 
 
 def _score(engine: Engine, db: duckdb.DuckDBPyConnection, run_id: str | None, metrics: tuple[str, ...] | None) -> int:
-    audited = engine.sql(_AUDITED).drop_columns(["target"])
+    engine.keep("audited", _AUDITED)
+    audited = engine.sql("SELECT * FROM audited").drop_columns(["target"])
     if not audited.num_rows:
         raise InputError("the lake holds no span of an audit: nothing to score; `ragtrace audit` makes some")
     add_tables(db, [audited])
+    search_for_planted(db)
     facts = engine.sql(_FACTS).drop_columns(["target"])
-    made = engine.map(_AUDITED, "target", TargetScores(facts, metrics), _SCORES)
+    engine.map("made", "SELECT * FROM audited", "target", TargetScores(facts, metrics), _SCORES)
+    made = engine.sql("SELECT * FROM made").cast(_SCORES)
     return score(db, run_id, metrics, [Score(**row) for row in made.to_pylist()])
 
 
@@ -79,8 +84,10 @@ class TargetScores:
 
     def __call__(self, spans: pa.Table) -> pa.Table:
         """The scores of all targets whose spans these are, as rows of the view ``scores``."""
-        with in_memory() as db:
+        with small() as db:
             add_tables(db, [self.facts, spans])
+            search_for_planted(db)
+            hold(db, "probes", "generations", "entities", "canary_hits")  # each metric reads them
             runs = db.execute("SELECT DISTINCT run_id FROM probes ORDER BY run_id").fetchall()
             found = [row for (run,) in runs for row in target_scores(db, run, self.metrics)]
         columns = ([getattr(row, name) for row in found] for name in _SCORES.names)

@@ -134,7 +134,7 @@ def test_a_memory_bomb_is_refused(database: Path, query: str) -> None:
     code = (
         "import re, sys; from pathlib import Path; from rich.console import Console\n"
         "from ragtrace.errors import UsageError; from ragtrace.query import ask\n"
-        "try: ask(Path(sys.argv[1]), sys.argv[2], 'csv', Path(sys.argv[1] + '.csv'), Console(), 60)\n"
+        "try: ask(Path(sys.argv[1]), sys.argv[2], 'csv', Path(sys.argv[1] + '.csv'), Console(), 300)\n"
         "except UsageError as error: print(error)\n"
         # not ru_maxrss: that begins with what the process that started this one has had
         "print(int(re.search(r'VmHWM:\\s+(\\d+) kB', Path('/proc/self/status').read_text())[1]) // 1024)"
@@ -142,7 +142,7 @@ def test_a_memory_bomb_is_refused(database: Path, query: str) -> None:
     run = subprocess.run([sys.executable, "-c", code, database, query], capture_output=True, text=True, check=True)
     *said, megabytes = run.stdout.splitlines()
     assert any("more memory than a question may take" in s or "the answer is larger than" in s for s in said), said
-    assert int(megabytes) < 6_000  # 13 GB, and then killed, without a limit
+    assert int(megabytes) < 7_000  # 13 GB, and then killed, without a limit
 
 
 def test_an_answer_has_a_limit(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,9 +262,13 @@ def test_pickle_nowhere() -> None:
 REVIEWED = {
     "ragtrace/attacks/_likelihood.py": {"columns"},  # one of two constants
     "ragtrace/cli_exposure.py": {"name", "questions"},  # the package's own questions
-    "ragtrace/engine/local.py": {"SPANS", "key", "part", "parts", "query"},  # scaled.py's constants; numbers
-    "ragtrace/engine/spark.py": {"SPANS", "query", "translated"},  # one SELECT, where files cannot be read
-    "ragtrace/detection/__init__.py": {"_CHOSEN", "_PLACES", "_SAMPLED"},  # constants
+    "ragtrace/engine/asking.py": {"columns", "name", "view"},  # names of views that are offered
+    "ragtrace/engine/counting.py": {"_BASE", "_repeated", "name", "power", "rows", "table"},  # constants
+    "ragtrace/engine/local.py": {"key", "name", "query"},  # constants of scaled.py and of relations.py
+    "ragtrace/engine/relations.py": {"name"},  # of a view of the package
+    "ragtrace/engine/small.py": {"_KNOWN", "columns", "held", "self", "table", "view"},  # of the package
+    "ragtrace/engine/spark.py": {"query", "translated"},  # one SELECT, where files cannot be read
+    "ragtrace/detection/__init__.py": {"_PAGE", "_PLACED", "chosen", "table"},  # constants
     "ragtrace/detection/reading.py": {"folder", "view"},  # the package's own .sql
     "ragtrace/likelihood/filling.py": {"ANSWERS"},
     "ragtrace/metrics/_read.py": {"ANSWERS", "attack"},  # whether there is one: it is a parameter
@@ -273,12 +277,12 @@ REVIEWED = {
     "ragtrace/metrics/coverage.py": {"ANSWERS"},
     "ragtrace/metrics/nel.py": {"ANSWERS", "LEAKED"},
     "ragtrace/metrics/utility.py": {"ANSWERS"},
-    "ragtrace/query.py": {"statements"},  # a message; the question itself runs where one can only ask
+    "ragtrace/query.py": {"statements", "view"},  # a message, two names; the question itself runs read-only
     "ragtrace/reading/lexicon.py": {"_ACTS", "_ANSWERED", "_REWRITTEN"},
     "ragtrace/reading/replication.py": {"_SEEDS", "table"},  # constants
     "ragtrace/report/html/data.py": {"_MINE"},  # a condition with a parameter
-    "ragtrace/score.py": {"table", "view"},  # score_data, result_data and the like; probes, entities
-    "ragtrace/store/canary_search.py": {"_quoted", "digest", "found"},  # canaries, their patterns: quoted
+    "ragtrace/score.py": {"table", "view", "which"},  # score_data, result_data and the like; probes, entities
+    "ragtrace/store/canary_search.py": {"_quoted", "digest", "found", "stored"},  # canaries, their patterns: quoted
     "ragtrace/store/compacting.py": {"_FRESH", "quoted"},  # names of tables and of the file, quoted
     "ragtrace/store/comparing.py": {"_DEFINITIONS", "folder", "name"},  # the package's own .sql
     "ragtrace/store/database.py": {
@@ -287,6 +291,7 @@ REVIEWED = {
     "ragtrace/store/encryption.py": {"NAME", "name", "options"},  # constants
     "ragtrace/store/exposure.py": {"found", "moved"},  # a constant with a parameter; COMMIT or ROLLBACK
     "ragtrace/store/merge.py": {"name", "names"},  # settings of DuckDB
+    "ragtrace/store/outgoing.py": {"a"},  # an attribute's name
     "ragtrace/store/retention.py": {"_PROBES", "derived", "query"},  # constants of the module
     "ragtrace/store/windows.py": {"_of", "columns", "high", "low"},  # constants
     "ragtrace/ui/index.py": {"column", "table"},  # acts.defense, facts.value

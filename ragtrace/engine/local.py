@@ -6,18 +6,27 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import duckdb
-import pyarrow as pa
 
-from ragtrace.engine import SPANS
+from ragtrace.engine import ONCE, Days
+from ragtrace.engine.portions import worked
 from ragtrace.errors import UsageError
 from ragtrace.lake.layout import schema as lake_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ragtrace.engine import Work
     from ragtrace.lake import Lake
 
 _MEMORY = "2GB"
-_ROWS = 50_000  # spans handed to one call of the mapped function, about
+_BATCH = 8_192
+_TWICE = "CREATE TEMP TABLE twice AS SELECT trace_id, span_id FROM spans GROUP BY ALL HAVING count(*) > 1"
+_SETTLE = f"""
+CREATE TEMP TABLE settled AS WITH lake AS (FROM spans SEMI JOIN twice USING (trace_id, span_id)) {ONCE};
+DELETE FROM spans WHERE (trace_id, span_id) IN (FROM twice);
+INSERT INTO spans FROM settled;
+DROP TABLE settled;
+"""  # noqa: S608 - constants
 
 
 class DuckDBEngine:
@@ -26,18 +35,20 @@ class DuckDBEngine:
     :raises InputError: no lake, or one of another version.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, days: Days) -> None:
         self._folder = TemporaryDirectory(prefix="ragtrace-")
         self._db = duckdb.connect(f"{self._folder.name}/spans.duckdb")
         try:
             self._db.execute("SET memory_limit = ?", [_MEMORY])
-            self._db.register("none", lake_schema().empty_table())
-            self._db.execute("CREATE TABLE lake AS FROM none")
-            for path in lake.files():
-                self._db.register("given", lake.read(path))
-                self._db.execute("INSERT INTO lake FROM given")
-                self._db.unregister("given")
-            self._db.execute(f"CREATE VIEW spans AS {SPANS}")
+            self.give("spans", lake_schema().empty_table())
+            for path in days.files(lake):
+                self._insert("spans", lake.read(path))
+            self._db.execute(_TWICE)
+            if self._db.execute("FROM twice LIMIT 1").fetchall():  # mostly not: no span is read again to compare it
+                self._db.execute(_SETTLE)
+            if (asked := days.of("spans")) is not None:
+                self.keep("spans", asked)
+            self._db.execute("DROP TABLE twice")
             self._db.execute("SET python_enable_replacements = false")
             self._db.execute("SET autoload_known_extensions = false")
             self._db.execute("SET enable_external_access = false")
@@ -56,21 +67,30 @@ class DuckDBEngine:
         except duckdb.Error as error:
             raise UsageError(str(error)) from error
 
-    def map(self, query: str, key: str, work: Work, schema: pa.Schema) -> pa.Table:
+    def keep(self, name: str, query: str) -> None:
+        """See :meth:`ragtrace.engine.Engine.keep`."""
+        self._db.execute(f'CREATE OR REPLACE TABLE "{name}" AS {query}')
+
+    def map(self, name: str, query: str, key: str, work: Work, schema: pa.Schema) -> None:
         """See :meth:`ragtrace.engine.Engine.map`."""
-        self._db.execute(f"CREATE OR REPLACE TEMP TABLE picked AS {query}")
-        [(rows,)] = self._db.execute("SELECT count(*) FROM picked").fetchall()
-        parts = 1 + rows // _ROWS
-        made = [schema.empty_table()]
-        for part in range(parts):
-            some = self._db.sql(
-                f'SELECT * EXCLUDE ("{key}") FROM picked WHERE hash("{key}") % {parts} = {part}'  # noqa: S608 (ours)
-            ).to_arrow_table()
-            if some.num_rows:
-                made.append(work(some).cast(schema))
-        return pa.concat_tables(made)
+        self.give(name, schema.empty_table())
+        with self._db.cursor() as cursor:
+            rows = cursor.sql(f'SELECT * FROM ({query}) ORDER BY "{key}"').to_arrow_reader(_BATCH)  # noqa: S608 (ours)
+            for made in worked(rows, key, work, schema):
+                self._insert(name, made)
+
+    def give(self, name: str, table: pa.Table) -> None:
+        """See :meth:`ragtrace.engine.Engine.give`."""
+        self._db.register("given", table)
+        self._db.execute(f'CREATE OR REPLACE TABLE "{name}" AS FROM given')
+        self._db.unregister("given")
 
     def close(self) -> None:
         """See :meth:`ragtrace.engine.Engine.close`."""
         self._db.close()
         self._folder.cleanup()
+
+    def _insert(self, name: str, rows: pa.Table) -> None:
+        self._db.register("given", rows)
+        self._db.execute(f'INSERT INTO "{name}" FROM given')
+        self._db.unregister("given")

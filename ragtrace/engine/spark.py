@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ragtrace.engine import SPANS, java
+from ragtrace.engine import ONCE, Days, java
+from ragtrace.engine.portions import worked
 from ragtrace.errors import RagtraceError, UsageError
 from ragtrace.lake.layout import schema as lake_schema
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from ragtrace.lake import Lake
 
 _BATCH = 10_000  # rows of an Arrow batch on its way between Java and Python
+_TYPES = {
+    pa.string(): "string", pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double", pa.bool_(): "boolean",
+    pa.timestamp("us"): "timestamp_ntz", pa.date32(): "date",
+}  # fmt: skip
 MASTER = "RAGTRACE_SPARK_MASTER"
 
 
@@ -38,21 +43,21 @@ class SparkEngine:
     :raises InputError: no lake, or one of another version.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, days: Days) -> None:
         java.check()
+        self._kept: list[Any] = []
         self._began, self._spark = _session()
         try:
-            paths = lake.files()
+            paths = days.files(lake)
             for path in paths[:1]:
                 lake.read(path, ["trace_id"])  # a wrong version is said here, not from a worker
-            read = partial(_read, lake)
             with _quiet():
                 listed = self._spark.createDataFrame([(p,) for p in paths], "path string").repartition(
                     max(1, len(paths))
                 )
-                self._spark_frame = listed.mapInArrow(read, _ddl(lake_schema()))
-                self._spark_frame.createOrReplaceTempView("lake")
-                self._spark.sql(translated(SPANS)).createOrReplaceTempView("spans")
+                listed.mapInArrow(partial(_read, lake), _ddl(lake_schema())).createOrReplaceTempView("lake")
+                self._view("once", ONCE)
+                self._view("spans", days.of("once") or "SELECT * FROM once")
         except BaseException:
             self.close()
             raise
@@ -62,17 +67,35 @@ class SparkEngine:
         with _quiet(), _told():
             return _plain(self._spark.sql(translated(query)).toArrow())
 
-    def map(self, query: str, key: str, work: Work, schema: pa.Schema) -> pa.Table:
+    def keep(self, name: str, query: str) -> None:
+        """See :meth:`ragtrace.engine.Engine.keep`."""
+        from pyspark import StorageLevel
+
+        with _quiet(), _told():
+            self._kept.append(self._spark.sql(translated(query)).persist(StorageLevel.DISK_ONLY))
+            self._kept[-1].createOrReplaceTempView(name)
+
+    def map(self, name: str, query: str, key: str, work: Work, schema: pa.Schema) -> None:
         """See :meth:`ragtrace.engine.Engine.map`."""
         with _quiet(), _told():
-            picked = self._spark.sql(translated(query)).repartition(key).drop(key)
-            made = picked.mapInArrow(partial(_apply, work, schema), _ddl(schema)).toArrow()
-        return _plain(made).cast(schema)
+            picked = self._spark.sql(translated(query)).repartition(key).sortWithinPartitions(key)
+            picked.mapInArrow(partial(_apply, key, work, schema), _ddl(schema)).createOrReplaceTempView(name)
+
+    def give(self, name: str, table: pa.Table) -> None:
+        """See :meth:`ragtrace.engine.Engine.give`."""
+        with _quiet(), _told():
+            self._spark.createDataFrame(table, _ddl(table.schema)).createOrReplaceTempView(name)
 
     def close(self) -> None:
         """Ends the session, unless it was there before."""
         if self._began:
             self._spark.stop()
+            return
+        for kept in self._kept:
+            kept.unpersist()
+
+    def _view(self, name: str, query: str) -> None:
+        self._spark.sql(translated(query)).createOrReplaceTempView(name)
 
 
 def translated(query: str) -> str:
@@ -97,10 +120,9 @@ def _read(lake: Lake, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
             yield from lake.read(path).select(lake_schema().names).to_batches(_BATCH)
 
 
-def _apply(work: Work, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(batches)
-    if given:
-        yield from work(pa.Table.from_batches(given)).cast(schema).to_batches(_BATCH)
+def _apply(key: str, work: Work, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for made in worked(batches, key, work, schema):
+        yield from made.to_batches(_BATCH)
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -109,8 +131,11 @@ def _plain(table: pa.Table) -> pa.Table:
 
 
 def _ddl(schema: pa.Schema) -> str:
-    names = {pa.string(): "string", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
-    return ", ".join(f"`{field.name}` {names[field.type]}" for field in schema)
+    return ", ".join(f"`{field.name}` {_type(field.type)}" for field in schema)
+
+
+def _type(kind: pa.DataType) -> str:
+    return f"array<{_type(kind.value_type)}>" if pa.types.is_list(kind) else _TYPES[kind]
 
 
 def _session() -> tuple[bool, Any]:

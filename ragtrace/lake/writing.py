@@ -25,7 +25,7 @@ from ragtrace.store.merge import _read as read_segment
 _ROWS = 100_000  # of one file
 _LIFT = """
 SELECT *, lifted[1] AS path, lifted[2] AS run_id, lifted[3] AS probe_id, lifted[4] AS arm,
-    strftime(make_timestamp(start_time_ns // 1000), '%Y-%m-%d') AS day
+    strftime(make_timestamp(coalesce(start_time_ns, 0) // 1000), '%Y-%m-%d') AS day
 FROM (SELECT *, json_extract_string(attributes, $paths::VARCHAR[]) AS lifted FROM given)
 """
 _LIFTED_PATHS = [f'$."{name}"' for name in (a.PATH, a.RUN_ID, a.PROBE_ID, a.ARM)]
