@@ -136,6 +136,8 @@ RETRIEVALS: dict[str, tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]
         "gen_ai.operation.name": "retrieval", "gen_ai.retrieval.query.text": "who?",
         "gen_ai.retrieval.documents": J([{"id": "d1", "score": 0.5, "content": "text one"},
                                          {"id": "d2", "score": 0.25, "content": "text two"}])}, []),
+    "genai, another name of the operation": ("otel_genai", {
+        "gen_ai.operation.name": "retrieve", "input.value": J({"query": "who?"}), "output.value": J(NODES)}, []),
     "openinference": ("openinference", {"openinference.span.kind": "RETRIEVER", "input.value": "who?"} | {
         f"retrieval.documents.{i}.document.{k}": v for i, row in enumerate(
             [("d1", 0.5, "text one"), ("d2", 0.25, "text two")])
@@ -301,6 +303,7 @@ def test_no_dialect_falls_over_anything(attributes: dict[str, Any], events: list
 
 def test_the_dialects_that_are_there() -> None:
     assert [d.name for d in dialects()] == [
-        "monocle", "vercel", "openllmetry", "langsmith", "mlflow", "haystack", "openinference", "otel_genai",
+        "monocle", "vercel", "langtrace", "laminar", "openllmetry", "genkit", "google_adk", "agentops", "braintrust",
+        "langsmith", "mlflow", "haystack", "logfire", "llama_index", "openinference", "vector_db", "otel_genai",
         "langfuse",
     ]  # fmt: skip

@@ -161,7 +161,7 @@ def _merged(span: Seen, known: dict[str, Any], staged: bool) -> dict[str, Any]:
     if not staged and not span.truncated and not any(value is not None for value in known.values()):
         return span.attributes
     merged = dict(span.attributes)
-    original = {k: merged.pop(k) for k in list(merged) if k.startswith("ragtrace.")} if staged else {}
+    original = {k: merged.pop(k) for k in [k for k in merged if k.startswith("ragtrace.")]} if staged else {}
     for key, value in known.items():
         if value is None:
             continue

@@ -41,7 +41,9 @@ def _framework(span: Seen) -> str | None:
     mark = _OBSERVATION + "metadata."
     return (
         "langchain"
-        if any(mark + k in span.attributes for k in ("ls_provider", "ls_model_name", "langgraph_step"))
+        if any(
+            mark + k in span.attributes for k in ("ls_provider", "ls_model_name", "ls_retriever_name", "langgraph_step")
+        )
         else None
     )
 

@@ -7,11 +7,14 @@ from typing import Any
 
 from ragtrace.ingest.dialects._shapes import documents, integer, messages, nested
 from ragtrace.ingest.dialects.base import Seen
+from ragtrace.ingest.dialects.openinference import query_in
 from ragtrace.record import attributes as a
 
 _MARKS = frozenset(("gen_ai.operation.name", "gen_ai.system", "gen_ai.provider.name", "gen_ai.request.model"))
 _GENERATES = ("chat", "text_completion", "generate_content", "completion", "completions")
+_RETRIEVES = ("retrieval", "retrieve", "vector_db_retrieve")  # the first is the convention's
 _DETAILS = "gen_ai.client.inference.operation.details"
+_SYSTEM = "gen_ai.system_instructions"
 _ROLES = {
     "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool", "gen_ai.choice": "assistant",
@@ -26,36 +29,51 @@ class _OtelGenAI:
 
     def translate(self, span: Seen) -> dict[str, Any]:
         operation = span.get("gen_ai.operation.name")
-        if operation == "retrieval":
+        if operation in _RETRIEVES:
             return {
                 a.STAGE: "retrieval",
-                a.RETRIEVAL_QUERY: span.get(a.RETRIEVAL_QUERY, "gen_ai.retrieval.query"),
-                a.RETRIEVAL_DOCUMENTS: documents(span.load(a.RETRIEVAL_DOCUMENTS)),
+                a.RETRIEVAL_QUERY: span.get(a.RETRIEVAL_QUERY, "gen_ai.retrieval.query")
+                or query_in(span.load("input.value")),
+                a.RETRIEVAL_DOCUMENTS: documents(span.load(a.RETRIEVAL_DOCUMENTS, "output.value")),
             }
-        given, answer = _given(span), _answer(span)
-        if operation not in _GENERATES and not (operation is None and (given or answer or _spent(span))):
-            return {a.STAGE: None} if operation is not None else {}
-        return {
-            a.STAGE: "generation",
-            a.REQUEST_MODEL: span.get(a.REQUEST_MODEL),
-            a.RESPONSE_MODEL: span.get(a.RESPONSE_MODEL),
-            a.INPUT_MESSAGES: given,
-            a.OUTPUT_MESSAGES: answer,
-            a.INPUT_TOKENS: integer(span.get(a.INPUT_TOKENS, "gen_ai.usage.prompt_tokens")),
-            a.OUTPUT_TOKENS: integer(span.get(a.OUTPUT_TOKENS, "gen_ai.usage.completion_tokens")),
-        }
+        if operation is not None and operation not in _GENERATES:
+            return {a.STAGE: None}
+        known = generation(span)
+        if operation is None and not (known[a.INPUT_MESSAGES] or known[a.OUTPUT_MESSAGES] or _spent(span)):
+            return {}
+        return known
+
+
+def generation(span: Seen) -> dict[str, Any]:
+    """A model call, of which no more is asked than that it is one."""
+    details = _details(span)
+    return {
+        a.STAGE: "generation",
+        a.REQUEST_MODEL: span.get(a.REQUEST_MODEL),
+        a.RESPONSE_MODEL: span.get(a.RESPONSE_MODEL),
+        a.INPUT_MESSAGES: _given(span, details),
+        a.OUTPUT_MESSAGES: _answer(span, details),
+        a.INPUT_TOKENS: integer(span.get(a.INPUT_TOKENS, "gen_ai.usage.prompt_tokens")),
+        a.OUTPUT_TOKENS: integer(span.get(a.OUTPUT_TOKENS, "gen_ai.usage.completion_tokens")),
+    }
+
+
+def _details(span: Seen) -> Mapping[str, Any]:
+    """What events say of the call: one has all of it, or each a part (Strands)."""
+    found: dict[str, Any] = {}
+    for event in span.events:
+        if event.get("name") == _DETAILS and isinstance(event.get("attributes"), Mapping):
+            found = {**event["attributes"], **found}
+    return found
 
 
 def _spent(span: Seen) -> bool:
     return span.get(a.OUTPUT_TOKENS, "gen_ai.usage.completion_tokens") is not None and "agent" not in span.name
 
 
-def _given(span: Seen) -> list[dict[str, Any]] | None:
-    details = span.event(_DETAILS) or {}
+def _given(span: Seen, details: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     told = span.load(a.INPUT_MESSAGES) or span.parsed(details.get(a.INPUT_MESSAGES), a.INPUT_MESSAGES)
-    system = span.load("gen_ai.system_instructions", "gen_ai.system.instructions") or span.parsed(
-        details.get("gen_ai.system_instructions"), "gen_ai.system_instructions"
-    )
+    system = span.load(_SYSTEM, "gen_ai.system.instructions") or span.parsed(details.get(_SYSTEM), _SYSTEM)
     found = messages(told, "user")
     if found is None:
         found = _older(span, "gen_ai.prompt", ("gen_ai.content.prompt",)) or _of_events(span, choice=False)
@@ -64,8 +82,7 @@ def _given(span: Seen) -> list[dict[str, Any]] | None:
     return found or None
 
 
-def _answer(span: Seen) -> list[dict[str, Any]] | None:
-    details = span.event(_DETAILS) or {}
+def _answer(span: Seen, details: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     told = span.load(a.OUTPUT_MESSAGES) or span.parsed(details.get(a.OUTPUT_MESSAGES), a.OUTPUT_MESSAGES)
     found = messages(told, "assistant")
     if found is None:
@@ -106,12 +123,12 @@ def _of_events(span: Seen, choice: bool) -> list[dict[str, Any]] | None:
         if not isinstance(event, Mapping):
             continue
         name = event.get("event.name") or event.get("name")
-        if name not in _ROLES or (name == "gen_ai.choice") != choice:
+        if not isinstance(name, str) or name not in _ROLES or (name == "gen_ai.choice") != choice:
             continue
         held = event.get("attributes")
         attributes = held if isinstance(held, Mapping) else event
-        body = span.parsed(attributes.get("gen_ai.event.content"), str(name)) or event.get("body") or attributes
-        found += messages(_body(body, span, str(name)), _ROLES[str(name)]) or []
+        body = span.parsed(attributes.get("gen_ai.event.content"), name) or event.get("body") or attributes
+        found += messages(_body(body, span, name), _ROLES[name]) or []
     return found or None
 
 
@@ -120,9 +137,36 @@ def _body(body: Any, span: Seen, name: str) -> Any:
         return body
     if (inner := span.parsed(body.get("message"), name)) is not None:
         finish = body.get("finish_reason")
-        return {"role": "assistant", **inner, "finish_reason": finish} if isinstance(inner, Mapping) else inner
+        if isinstance(inner, Mapping):
+            return {"role": "assistant", **inner, "finish_reason": finish}
+        told = _blocks(inner)
+        return {"role": "assistant", "content": told, "finish_reason": finish} if told is not None else inner
     kept = {k: span.parsed(v, name) if k == "tool_calls" else v for k, v in body.items()}
+    told = _blocks(span.parsed(kept.get("content"), name))
+    if told is not None:
+        kept["content"] = told
     return {"role": body.get("role") or _ROLES[name], **{k: v for k, v in kept.items() if k != "role"}}
+
+
+def _blocks(value: Any) -> list[dict[str, Any]] | None:
+    """Bedrock's blocks, which Strands writes as JSON, as parts of a message; None for anything else."""
+    if not isinstance(value, list) or not value:
+        return None
+    found = [_block(each) if isinstance(each, Mapping) and len(each) == 1 else None for each in value]
+    return [part for part in found if part] if all(found) else None
+
+
+def _block(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    [(kind, held)] = value.items()
+    if kind == "text" and isinstance(held, str):
+        return {"type": "text", "content": held}
+    if kind == "toolUse" and isinstance(held, Mapping):
+        return {"type": "tool_use", "id": held.get("toolUseId"), "name": held.get("name"), "input": held.get("input")}
+    if kind == "toolResult" and isinstance(held, Mapping):
+        said = _blocks(held.get("content"))
+        text = "\n".join(str(part.get("content")) for part in said) if said else held.get("content")
+        return {"type": "tool_result", "id": held.get("toolUseId"), "content": text}
+    return None
 
 
 DIALECT = _OtelGenAI()
