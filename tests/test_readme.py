@@ -55,7 +55,7 @@ def test_the_audit_file(tmp_path: Path) -> None:
     """Every name in it is known: a dry run builds corpus, attacks and arms, and asks nothing."""
     (audit,) = _of("toml")
     (tmp_path / "AUDIT.toml").write_text(audit)
-    assert "5 arms, 5 seeds: at most 2600 requests" in _run(["ragtrace", "audit", "AUDIT.toml", "--dry-run"], tmp_path)
+    assert "5 arms, 5 seeds: at most 2800 requests" in _run(["ragtrace", "audit", "AUDIT.toml", "--dry-run"], tmp_path)
 
 
 def test_the_example_says_what_the_readme_shows(tmp_path: Path) -> None:

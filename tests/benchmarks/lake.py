@@ -193,7 +193,9 @@ def measured(job: str, sizes: list[int], engines: list[str]) -> bool:
         for (few, short), (many, long) in pairwise(points):
             slope = (long - short) / (many - few)
             print(f"{job:>7} {engine:>6}: {slope * 1e6:6.0f} µs by the clock for each span more, {few:,} to {many:,}")
-        if len(points) > 1:
+        if len(points) > 1 and slope <= 0:
+            print(f"{job:>7} {engine:>6}: the larger took no longer, so these sizes tell nothing of 10^9 spans")
+        elif len(points) > 1:
             hours = slope * BILLION / 3600
             print(f"{job:>7} {engine:>6}: 10^9 spans, extrapolated linearly from that slope (not run): "
                   f"{hours:,.0f} h on {CORES} cores, {hours * CORES:,.0f} core-hours at most")  # fmt: skip

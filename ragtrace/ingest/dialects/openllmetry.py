@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragtrace.ingest.dialects._shapes import documents, integer, made, messages, nested
+from ragtrace.ingest.dialects._shapes import documents, integer, messages, nested
 from ragtrace.ingest.dialects.base import PART, Seen
 from ragtrace.ingest.dialects.openinference import query_in
+from ragtrace.ingest.dialects.vector_db import hit
 from ragtrace.record import attributes as a
 
 _MARKS = frozenset(
@@ -70,14 +71,11 @@ def _retrieval(span: Seen) -> dict[str, Any]:
 
 def _hits(span: Seen) -> list[dict[str, Any]] | None:
     """A vector database's answer: one event a document."""
-    rows = []
-    for event in span.events:
-        if event.get("name") == _FOUND and isinstance(event.get("attributes"), Mapping):
-            hit = event["attributes"]
-            score = hit.get(f"{_FOUND}.score", hit.get(f"{_FOUND}.distance"))
-            rows.append(
-                made(hit.get(f"{_FOUND}.id"), score, hit.get(f"{_FOUND}.document"), hit.get(f"{_FOUND}.metadata"))
-            )
+    rows = [
+        hit({str(key).removeprefix(f"{_FOUND}."): value for key, value in held.items()})
+        for event in span.events
+        if event.get("name") == _FOUND and isinstance(held := event.get("attributes"), Mapping)
+    ]
     return [row for row in rows if row] or None
 
 
