@@ -21,7 +21,7 @@ CREATE TABLE generations (trace_id TEXT, span_id TEXT, query TEXT, prompt TEXT, 
 CREATE TABLE canary_hits (trace_id TEXT, span_id TEXT, canary TEXT, family TEXT, channel TEXT,
     run_id TEXT, probe_id TEXT, arm TEXT);
 CREATE TABLE documents (trace_id TEXT, span_id TEXT, stage TEXT, phase TEXT, rank INT, document_id TEXT, content TEXT);
-CREATE TABLE spans (trace_id TEXT, span_id TEXT, attributes JSON);
+CREATE TABLE own_spans (trace_id TEXT, span_id TEXT, run_id TEXT, stage TEXT, attributes JSON);
 CREATE TABLE canaries (run_id TEXT, canary TEXT, family TEXT, document_id TEXT);
 CREATE TABLE entities (trace_id TEXT, span_id TEXT, type TEXT, text TEXT, in_query BOOL, in_documents BOOL,
     in_control BOOL);

@@ -449,7 +449,7 @@ def covered(answers: Sequence[tuple[str, str | None]], documents: Sequence[str],
             for rank, content in enumerate(documents):
                 store.add("documents", trace_id=trace, phase="retrieved", rank=rank, content=content)
     if manifest:
-        store.add("spans", attributes=f'{{"ragtrace.run_id": "r", "ragtrace.run": {manifest}}}')
+        store.add("own_spans", run_id="r", attributes=f'{{"ragtrace.run_id": "r", "ragtrace.run": {manifest}}}')
     result = store.run("extraction_coverage")["extraction_coverage", "none", "prompt_stealing"]
     return result, list(store.scores("extraction_coverage").values())
 
