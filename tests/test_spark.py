@@ -39,9 +39,23 @@ CLUSTER = {
     "RAGTRACE_SPARK_MASTER": "local-cluster[2,1,1024]",
     "SPARK_HOME": str(Path(pyspark.__file__).parent),
     "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=4 pyspark-shell",  # not 200: the lake is small
 }
 # Of views that are made in the same way and have the same types one is enough: each takes a second or more.
-VIEWS = sorted({*MAPPED, "verdicts"} - {"claims", "roots", "requests", "probes", "trace_questions", "session_traces"})
+VIEWS = sorted(
+    {*MAPPED, "verdicts"}
+    - {
+        "canaries",
+        "claims",
+        "generations",
+        "probes",
+        "requests",
+        "roots",
+        "session_traces",
+        "stages",
+        "trace_questions",
+    }
+)
 PORTABLE = [
     "SELECT status, kind, count(*) AS n FROM spans GROUP BY ALL ORDER BY ALL",
     "SELECT run_id, arm, count(DISTINCT trace_id) AS traces FROM spans WHERE run_id IS NOT NULL "
@@ -78,10 +92,12 @@ SCORE = """
 import os, signal, sys
 import ragtrace
 from ragtrace import scaled
+metrics = None
 if sys.argv[3:]:
     scaled.score = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    metrics = ["bleu_*"]  # what is not stored need not be much
 with ragtrace.open(sys.argv[2]) as db:
-    scaled.score_lake(sys.argv[1], "spark", db)
+    scaled.score_lake(sys.argv[1], "spark", db, metrics=metrics)
 """
 
 
