@@ -761,6 +761,21 @@ def test_a_database_of_an_older_version_gets_the_views_of_this_one(bench: Bench)
     outside(bench.database)
 
 
+def test_a_signal_that_comes_before_uvicorn_listens_to_it_ends_it(database: Path) -> None:
+    code = (
+        "import os, signal, uvicorn\n"
+        "run = uvicorn.Server.run\n"
+        "def early(self, sockets):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    run(self, sockets)\n"
+        "uvicorn.Server.run = early\n"
+        "from ragtrace.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "ui", "--db", str(database), "--no-browser"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith("stopped\n")
+
+
 def test_a_file_that_may_not_be_written_to_is_served(database: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.duckdb"
     copy.write_bytes(database.read_bytes())

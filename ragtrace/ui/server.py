@@ -76,14 +76,19 @@ def serve(
             server_header=False, proxy_headers=False, limit_concurrency=_CONNECTIONS, timeout_graceful_shutdown=_DRAIN,
         )  # fmt: skip
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its messages may quote what was sent
-        for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn sends it again when all is done
-            signal.signal(number, lambda *_: None)
+        server = uvicorn.Server(config)
+
+        def stop(*_: object) -> None:
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to it; and it sends it again at the end
+            signal.signal(number, stop)
         shown = "127.0.0.1" if address.everywhere else bracketed(host)
         url = f"http://{shown}:{address.port}/?token={token}"
         say(f"the traces of {harmless(store.path.name)} are at {url}")
         say("whoever has this address can read them; Ctrl-C ends it")
         with _opened(url) if browser and _has_screen() else _nothing():
-            uvicorn.Server(config).run([listening])
+            server.run([listening])
     say("stopped")
 
 
