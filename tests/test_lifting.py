@@ -21,8 +21,8 @@ from ragtrace.ingest.dialects import _shapes
 from ragtrace.ingest.translate import translated
 from ragtrace.record import attributes as a
 from ragtrace.record.spool import SpoolExporter, segment_schema
-from ragtrace.store import add, add_tables, in_memory
-from ragtrace.store.lifting import LIFTED, lifted
+from ragtrace.store import add, add_tables, in_memory, lifting
+from ragtrace.store.lifting import COLUMNS, LIFTED, lifted
 from ragtrace.store.merge import _numbered
 from ragtrace.store.requests import with_requests
 
@@ -216,3 +216,33 @@ def test_a_database_from_before_there_were_request_ids_gets_them(tmp_path: Path)
         assert (
             connection.execute("FROM requests ORDER BY ALL").fetchall() == asked == [("t", "c", "r"), ("t", "r", "r")]
         )
+
+
+def test_a_database_from_before_there_were_columns_for_ids_gets_them(tmp_path: Path) -> None:
+    database = tmp_path / "t.duckdb"
+    spool = SpoolExporter(database, "full")
+    spool.write(
+        table(
+            {"id": "r", "attributes": ROOT | {a.CONVERSATION: "c", a.SESSION: "s"}},
+            {"id": "o", "scope": "other", "attributes": {"enduser.id": "u"}},
+            {"id": "q", "parent": "r", "attributes": STAGE | {a.RETRIEVAL_QUERY: "why?"}},
+            {"id": "n"}, {"id": "x", "attributes": "{"},
+        )
+    )  # fmt: skip
+    told = f"SELECT span_id, {', '.join(COLUMNS)} FROM span_data ORDER BY rowid"
+    with ragtrace.open(database) as connection:
+        before = connection.execute(told).fetchall()
+        sessions = connection.execute("FROM sessions ORDER BY ALL").fetchall()
+        for (view,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall():
+            connection.execute(f'DROP VIEW IF EXISTS "{view}"')
+        for column in COLUMNS:
+            connection.execute(f"ALTER TABLE span_data DROP COLUMN {column}")
+        connection.execute("DELETE FROM ragtrace_meta WHERE key = ?", [lifting.KEY])
+        connection.execute("UPDATE ragtrace_meta SET value = 'older' WHERE key = 'definitions'")
+    with ragtrace.open(database) as connection:
+        assert connection.execute(told).fetchall() == before
+        assert connection.execute("FROM sessions ORDER BY ALL").fetchall() == sessions
+    assert before == [
+        ("r", "c", "s", None, None), ("o", None, None, "u", None), ("q", None, None, None, "why?"),
+        ("n", None, None, None, None), ("x", None, None, None, None),
+    ]  # fmt: skip

@@ -290,6 +290,7 @@ REVIEWED = {
     },
     "ragtrace/store/encryption.py": {"NAME", "name", "options"},  # constants
     "ragtrace/store/exposure.py": {"found", "moved"},  # a constant with a parameter; COMMIT or ROLLBACK
+    "ragtrace/store/lifting.py": {"column"},  # columns of COLUMNS
     "ragtrace/store/merge.py": {"name", "names"},  # settings of DuckDB
     "ragtrace/store/outgoing.py": {"a"},  # an attribute's name
     "ragtrace/store/retention.py": {"_PROBES", "derived", "query"},  # constants of the module

@@ -16,7 +16,7 @@ import duckdb
 
 from ragtrace.errors import SchemaVersionError, StoreError
 from ragtrace.record.spool import spool_of
-from ragtrace.store import encryption, outgoing, requests
+from ragtrace.store import encryption, lifting, outgoing, requests
 from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.exposure import measure
 from ragtrace.store.losses import take_losses
@@ -26,6 +26,7 @@ from ragtrace.store.windows import windows
 SCHEMA_VERSION = 1
 _SPILLED = "4GB"
 _MEASURED = 1_000  # generations of which the exposure is measured at once; `ragtrace exposure` does more
+_FILLED = (lifting, outgoing)  # what a merge fills in, and is filled in once where an older version merged
 _opening = RLock()  # two threads of one process share DuckDB's file; their merges must not meet
 
 
@@ -194,25 +195,23 @@ def _prepare(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     definitions.append(windows("\n".join(definitions)))
     comments = folder.joinpath("views", "comments.toml").read_text("utf-8")
     digest = blake2b("".join((*definitions, comments)).encode(), digest_size=16).hexdigest()
-    told = False
+    facts: dict[str, str] = {}
     if _check(connection, path):
-        told = bool(connection.execute("SELECT 1 FROM ragtrace_meta WHERE key = ?", [outgoing.KEY]).fetchall())
-        row = connection.execute("SELECT value FROM ragtrace_meta WHERE key = 'definitions'").fetchone()
-        if row and row[0] == digest:
+        facts = dict(connection.execute("FROM ragtrace_meta").fetchall())
+        if facts.get("definitions") == digest:
             return
     try:
         connection.execute("BEGIN")
         connection.execute("\n".join(definitions))
         _comment(connection, tomllib.loads(comments))
         connection.execute("COMMIT")
-        if not told:
-            outgoing.settle_all(connection)
+        for each in _FILLED:
+            if each.KEY not in facts:
+                each.settle_all(connection)
+        facts = {"schema_version": str(SCHEMA_VERSION), "definitions": digest} | {each.KEY: "" for each in _FILLED}
         connection.execute("BEGIN")
         connection.execute("DELETE FROM ragtrace_meta")
-        connection.execute(
-            "INSERT INTO ragtrace_meta VALUES ('schema_version', ?), ('definitions', ?), (?, '')",
-            [str(SCHEMA_VERSION), digest, outgoing.KEY],
-        )
+        connection.executemany("INSERT INTO ragtrace_meta VALUES (?, ?)", list(facts.items()))
         connection.execute("COMMIT")
         search_for_planted(connection)
     except duckdb.Error as error:

@@ -24,12 +24,12 @@ from ragtrace.record.spool import FORMAT, FORMAT_KEY, SUFFIX, segment_schema, sp
 from ragtrace.store import outgoing, requests
 from ragtrace.store.annotate import annotate, beside
 from ragtrace.store.canary_search import search_for_planted
-from ragtrace.store.lifting import lifted
+from ragtrace.store.lifting import FIRST, lifted
 from ragtrace.store.twins import find_twins
 
 # Segments merged in one transaction: bounds the memory, and what a kill makes us do again. While one chunk is inserted
-# the next is read, so the first and the last should not be long.
-_CHUNK = 16
+# the next is read: nothing goes on beside the reading of the first and the insertion of the last, so they are short.
+_LEAST, _CHUNK = 4, 16
 _WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
 
@@ -37,16 +37,16 @@ _T = TypeVar("_T")
 _NEW = """
 SELECT min(n) AS n FROM incoming ANTI JOIN span_data USING (trace_id, span_id) GROUP BY trace_id, span_id
 """
-_INSERT = """
+_INSERT = f"""
 INSERT INTO span_data BY NAME
 SELECT trace_id, span_id, parent_span_id, name, kind, start_time_ns AS start_ns, end_time_ns AS end_ns, status,
     status_message, service, scope, if(ours, 'ragtrace', coalesce(dialect, 'otel')) AS dialect,
     coalesce(own[1], framework) AS framework, own[2] AS path, own[3] AS run_id, own[4] AS probe_id, own[5] AS arm,
     coalesce(own[6], stage) AS stage, coalesce(try_cast(own[7] AS BOOLEAN), false) AS nested, own[8] AS declared,
     own[9] AS effects, request_id, try_cast(attributes AS JSON) AS attributes, try_cast(events AS JSON) AS events,
-    try_cast(resource AS JSON) AS resource
+    try_cast(resource AS JSON) AS resource, {FIRST}
 FROM (SELECT *, if(ours, lifted, NULL) AS own FROM incoming)
-"""
+"""  # noqa: S608 - constants
 _DONE = """
 INSERT INTO segment_data
 SELECT unnest($names::VARCHAR[]), unnest($sizes::BIGINT[]), unnest($spans::BIGINT[]), current_localtimestamp()
@@ -192,10 +192,12 @@ def _unknown(
 
 
 def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list[str]) -> Iterator[_Incoming]:
-    for start in range(0, len(segments), _CHUNK):
+    start, most = 0, min(_LEAST, _CHUNK)
+    while (left := len(segments) - start) > 0:
         whole: list[_Segment] = []
         tables: list[pa.Table] = []
-        for path, size in segments[start : start + _CHUNK]:
+        take = min(most, max(_LEAST, (left + 1) // 2))
+        for path, size in segments[start : start + take]:
             try:
                 tables.append(_read(path))
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -204,6 +206,7 @@ def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list
                 whole.append(_Segment(path, size, tables[-1].num_rows))
         if whole:
             yield _Incoming(_numbered(translated(pa.concat_tables(tables))), whole)
+        start, most = start + take, min(2 * most, _CHUNK)
 
 
 def _left_out(path: Path, error: Exception, report: MergeReport, reasons: list[str]) -> None:
@@ -287,10 +290,13 @@ def _insert_all(connection: duckdb.DuckDBPyConnection, tables: Iterable[pa.Table
 
 def _insert_prepared(connection: duckdb.DuckDBPyConnection, chunks: Iterable[_Prepared]) -> int:
     last = _last(connection)
-    new = sum(_insert(connection, each) for each in chunks)
+    new, tells = 0, False
+    for chunk in chunks:
+        new += _insert(connection, chunk)
+        tells = tells or outgoing.tells(chunk.table.result())
     if new:
         requests.settle(connection, last)
-        outgoing.settle(connection, last)
+        outgoing.settle(connection, last, tells)
         find_twins(connection, last)
     return new
 

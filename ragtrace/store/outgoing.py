@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from ragtrace.record import attributes as a
+from ragtrace.store.lifting import value
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 _BACK = 500_000  # rows: where the call is looked for first
 _PIECE = 500_000  # rows of an older store that are told in one transaction
@@ -53,9 +57,18 @@ _MET = "DELETE FROM outgoing_data WHERE (trace_id, span_id) IN (SELECT (trace_id
 _ALL = 1 << 63
 
 
-def settle(connection: duckdb.DuckDBPyConnection, last: int) -> None:
-    """Takes into account what came after row ``last``. Call it in the transaction of the merge."""
-    _tell(connection, last, _ALL - 1)
+def tells(table: pa.Table) -> bool:
+    """Whether a span of a table with ``lifted`` says what was left of an answer."""
+    return bool(pc.any(pc.is_valid(value(table, a.RESPONSES_LEFT))).as_py())
+
+
+def settle(connection: duckdb.DuckDBPyConnection, last: int, tells: bool) -> None:
+    """Takes into account what came after row ``last``. Call it in the transaction of the merge.
+
+    :param tells: whether something of it says what was left of an answer.
+    """
+    if tells:
+        _tell(connection, last, _ALL - 1)
     if connection.execute("SELECT 1 FROM outgoing_data LIMIT 1").fetchall():
         waited = connection.sql(_WAITED, params={"last": last}).to_arrow_table()
         if waited.num_rows:

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ragtrace.record import attributes as a
-from ragtrace.store.lifting import LIFTED
+from ragtrace.store.lifting import value
 
-_NONE = pa.scalar([None] * len(LIFTED), pa.list_(pa.string()))
 _BACK = 500_000  # rows: how far back a span may have waited for its root
 
 # Spans of others may lie between. UNION, not UNION ALL: a span that is its own ancestor must not keep us here for ever.
@@ -53,7 +52,7 @@ UPDATE span_data SET request_id = found.request_id FROM (
 
 def with_requests(table: pa.Table) -> pa.Table:
     """``table`` (with ``lifted``) and beside it the ``request_id`` of the spans that have theirs in it."""
-    ours, path, stage = table["ours"], _lifted(table, a.PATH), pc.coalesce(_lifted(table, a.STAGE), table["stage"])
+    ours, path, stage = table["ours"], value(table, a.PATH), pc.coalesce(value(table, a.STAGE), table["stage"])
     is_root = pc.and_(pc.and_(ours, pc.is_null(stage)), pc.is_valid(path))
     spans = pc.binary_join_element_wise(table["trace_id"], table["span_id"], "/")
     parents = pc.binary_join_element_wise(table["trace_id"], table["parent_span_id"], "/")
@@ -68,10 +67,6 @@ def with_requests(table: pa.Table) -> pa.Table:
     no_parent = pc.if_else(pc.is_null(table["parent_span_id"]), "", None)
     found = pc.if_else(is_root, table["span_id"], no_parent).take(top)
     return table.append_column("request_id", pc.if_else(ours, found, None))
-
-
-def _lifted(table: pa.Table, name: str) -> pa.ChunkedArray:
-    return pc.list_element(pc.coalesce(table["lifted"], _NONE), LIFTED.index(name))
 
 
 def settle(connection: duckdb.DuckDBPyConnection, last: int) -> None:

@@ -12,25 +12,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragtrace.errors import UsageError
-from ragtrace.record import attributes as a
 from ragtrace.store.canary_search import search_for_planted
 from ragtrace.store.exposure import keep_mark
+from ragtrace.store.lifting import COLUMNS
 
 if TYPE_CHECKING:
     import duckdb
 
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
-KEYS = {
-    "user": (
-        a.USER, "enduser.id", "enduser.pseudo.id", "user_id", "langfuse.user.id",
-        "traceloop.association.properties.user_id", "traceloop.association.properties.user.id",
-    ),
-    "session": (
-        a.SESSION, "session_id", "langfuse.session.id", "traceloop.association.properties.session_id",
-        "traceloop.association.properties.session.id",
-    ),
-    "conversation": (a.CONVERSATION, "conversation_id", "traceloop.association.properties.conversation_id"),
-}  # fmt: skip
+KEYS = {"user": COLUMNS["user_id"], "session": COLUMNS["session_id"], "conversation": COLUMNS["conversation"]}
 """The attributes, of ours and of others, that say whose a trace is."""
 
 _OWNED = """

@@ -25,6 +25,10 @@ ALTER TABLE span_data ADD COLUMN IF NOT EXISTS request_id VARCHAR;
 ALTER TABLE span_data ADD COLUMN IF NOT EXISTS outgoing STRUCT(
     content VARCHAR, hash VARCHAR, chars BIGINT, statistics VARCHAR, left_by VARCHAR, start_ns BIGINT
 );
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS conversation VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS session_id VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS user_id VARCHAR;
+ALTER TABLE span_data ADD COLUMN IF NOT EXISTS query VARCHAR;
 COMMENT ON TABLE span_data IS 'Every span, once for each (trace_id, span_id).';
 COMMENT ON COLUMN span_data.trace_id IS 'Trace id, 32 hex digits.';
 COMMENT ON COLUMN span_data.span_id IS 'Span id, 16 hex digits.';
@@ -54,6 +58,10 @@ COMMENT ON COLUMN span_data.duplicate_of IS 'Span id of the span that tells the 
 COMMENT ON COLUMN span_data.asked IS 'On a model call of another instrumentation: the only retrieval query of its trace.';
 COMMENT ON COLUMN span_data.request_id IS 'The request that a span of ours belongs to: the span id of its nearest root; empty where there is none, NULL where that is not known yet.';
 COMMENT ON COLUMN span_data.outgoing IS 'What observed defenses left of the answer of this model call, and the span that tells it last; NULL where they left it as it was.';
+COMMENT ON COLUMN span_data.conversation IS 'Conversation that this span names, in the attributes of any instrumentation; as the two below.';
+COMMENT ON COLUMN span_data.session_id IS 'Session that it names.';
+COMMENT ON COLUMN span_data.user_id IS 'User that it names.';
+COMMENT ON COLUMN span_data.query IS 'What was asked, where this span tells it.';
 
 CREATE TABLE IF NOT EXISTS outgoing_data (
     trace_id VARCHAR, span_id VARCHAR, content VARCHAR, hash VARCHAR, chars BIGINT, statistics VARCHAR, left_by VARCHAR,

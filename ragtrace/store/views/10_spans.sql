@@ -17,20 +17,17 @@ FROM span_data WHERE dialect = 'ragtrace';
 -- These, and the stages of other instrumentations that no span kept here tells better.
 CREATE OR REPLACE VIEW staged_spans AS
 SELECT trace_id, span_id, parent_span_id, start_ns, end_ns, status, framework, path, run_id, probe_id, arm,
-    stage, nested, attributes, dialect, asked, outgoing
+    stage, nested, attributes, dialect, query, asked, outgoing
 FROM span_data WHERE dialect = 'ragtrace' OR (stage IS NOT NULL AND duplicate_of IS NULL);
 
 CREATE OR REPLACE VIEW stages AS
-SELECT trace_id, span_id, stage, framework, path, coalesce(said[1], said[2], asked) AS query,
+SELECT trace_id, span_id, stage, framework, path, coalesce(query, asked) AS query,
     attributes->>'gen_ai.request.model' AS model,
     run_id, probe_id, arm,
     make_timestamp(start_ns // 1000) AS start_time, (end_ns - start_ns) / 1e6 AS duration_ms, status,
     nested, attributes->>'error.type' AS error_type,
     attributes->>'ragtrace.query.after_defense' AS query_after_defense, dialect
-FROM (  -- one list: attributes are long, and parsed once for each expression over them
-    SELECT *, json_extract_string(attributes, ['$."gen_ai.retrieval.query.text"', '$."ragtrace.query"']) AS said
-    FROM staged_spans WHERE stage IN ('retrieval', 'context', 'generation')
-);
+FROM staged_spans WHERE stage IN ('retrieval', 'context', 'generation');
 
 -- The roots of requests: the caller's outermost calls.
 CREATE OR REPLACE VIEW roots AS

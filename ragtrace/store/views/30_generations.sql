@@ -14,7 +14,7 @@ DROP VIEW IF EXISTS told_responses;
 
 -- One row for each model call: what the model was given and what left the app.
 CREATE OR REPLACE VIEW generations AS
-SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS query,
+SELECT trace_id, span_id, coalesce(query, asked) AS query,
     message_text(attributes->>'gen_ai.input.messages', chr(10) || chr(10)) AS prompt,
     CASE WHEN outgoing IS NULL THEN message_text(attributes->>'gen_ai.output.messages', chr(10)) ELSE outgoing.content END
         AS response,

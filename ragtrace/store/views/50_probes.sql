@@ -95,7 +95,7 @@ WITH words AS NOT MATERIALIZED (
     FROM own_spans WHERE stage = 'generation'
         AND CASE WHEN outgoing IS NULL THEN may_tell_found(attributes::VARCHAR) ELSE may_tell_found(outgoing.statistics) END
 ), said AS NOT MATERIALIZED (  -- before any join: none has to carry the attributes, and a glance spares parsing most twice
-    SELECT trace_id, span_id, coalesce(attributes->>'ragtrace.query', asked) AS query, run_id, probe_id, arm, outgoing.left_by AS left_by,
+    SELECT trace_id, span_id, coalesce(query, asked) AS query, run_id, probe_id, arm, outgoing.left_by AS left_by,
         may_tell_found(attributes::VARCHAR)
             AND try((attributes->>'ragtrace.statistics')->'found') IS NOT NULL AS is_computed
     FROM staged_spans SEMI JOIN (SELECT trace_id, span_id FROM entity_data) USING (trace_id, span_id) WHERE stage = 'generation'

@@ -1,23 +1,10 @@
--- What each span says of whose request it is, and of what was asked: attributes are long, and are parsed once for both.
--- Ids stand on spans of ours, or on any span of another instrumentation; questions on stages that cross a hook.
--- The paths are those of ragtrace/store/retention.py (KEYS): a test compares them.
+-- What each span says of whose request it is, and of what was asked. Ids stand on spans of ours, or on any span of
+-- another instrumentation; questions on stages that cross a hook.
 CREATE OR REPLACE VIEW session_spans AS
-SELECT trace_id, run_id, stage, status, start_ns, end_ns,
-    coalesce(said[1], said[2], said[3]) AS conversation,
-    coalesce(said[4], said[5], said[6], said[7], said[8]) AS session_id,
-    coalesce(said[9], said[10], said[11], said[12], said[13], said[14], said[15]) AS user_id,
+SELECT trace_id, run_id, stage, status, start_ns, end_ns, conversation, session_id, user_id,
     CASE WHEN stage IN ('retrieval', 'context', 'generation') AND (dialect = 'ragtrace' OR duplicate_of IS NULL)
-        AND NOT coalesce(nested, false) THEN coalesce(said[16], said[17], asked) END AS query
-FROM (
-    SELECT *, json_extract_string(attributes, [
-        '$."gen_ai.conversation.id"', '$."conversation_id"', '$."traceloop.association.properties.conversation_id"',
-        '$."session.id"', '$."session_id"', '$."langfuse.session.id"',
-        '$."traceloop.association.properties.session_id"', '$."traceloop.association.properties.session.id"',
-        '$."user.id"', '$."enduser.id"', '$."enduser.pseudo.id"', '$."user_id"', '$."langfuse.user.id"',
-        '$."traceloop.association.properties.user_id"', '$."traceloop.association.properties.user.id"',
-        '$."gen_ai.retrieval.query.text"', '$."ragtrace.query"'
-    ]) AS said FROM span_data
-);
+        AND NOT coalesce(nested, false) THEN coalesce(query, asked) END AS query
+FROM span_data;
 
 -- Whose each request of production traffic is.
 CREATE OR REPLACE VIEW session_traces AS
@@ -43,7 +30,7 @@ SELECT trace_id, query, make_timestamp(if(is_answered, answered_ns, first_ns) //
 FROM (
     SELECT trace_id, query, min(start_ns) AS first_ns, min(start_ns) FILTER (stage = 'generation') AS answered_ns,
         count(*) FILTER (stage = 'generation') AS answers, sum(answers) OVER (PARTITION BY trace_id) > 0 AS is_answered
-    FROM session_spans GROUP BY trace_id, query HAVING count(query) > 0  -- WHERE would parse the attributes twice
+    FROM session_spans WHERE query IS NOT NULL GROUP BY trace_id, query
 ) WHERE NOT is_answered OR answers > 0;
 
 -- One row a session of production traffic: what SQL can say of it. Whether it looks like an attack is in `suspicions`.
