@@ -73,6 +73,7 @@ def sql(
     format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
     out: Annotated[Path | None, typer.Option(help="Write here instead (parquet always needs it).")] = None,
     timeout: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that it may take.")] = 60.0,
+    memory: Annotated[float, typer.Option(min=0.5, max=1e4, help="GB that it may hold; more goes to disk.")] = 2.0,
 ) -> None:
     """Asks the traces: read-only, without file or network access from SQL."""
     from ragtrace.query import ask
@@ -81,7 +82,7 @@ def sql(
         typer.echo(_said("the question cannot be interrupted; ragtrace ends, and no harm is done"), err=True, nl=False)
         os._exit(2)
 
-    if why := ask(db, query, format.value, out, _console(), timeout, stuck):
+    if why := ask(db, query, format.value, out, _console(), timeout, stuck, memory=memory):
         typer.echo(_said(why), err=True, nl=False)
 
 

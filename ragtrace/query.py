@@ -21,7 +21,7 @@ import pyarrow.parquet
 from ragtrace.errors import UsageError
 from ragtrace.record.spool import SUFFIX, spool_of
 from ragtrace.report.terminal import harmless, table
-from ragtrace.store import existing, open_readonly
+from ragtrace.store import MEMORY, existing, open_readonly
 from ragtrace.store import open as open_store
 from ragtrace.store.limits import memory_limit, time_limit
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _ASKING = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-_MEMORY = 3 * 2**30
+_STRINGS = 2**30  # bytes of address space for what DuckDB does not count
 _LARGEST = 2**30  # bytes of an answer
 _ROWS = 2_048
 _MOMENT = 5.0  # seconds for what is said beside an empty answer
@@ -45,12 +45,14 @@ def ask(
     timeout: float = 60.0,
     stuck: Callable[[], None] | None = None,
     values: Mapping[str, str | int | float | None] | None = None,
+    memory: float = MEMORY,
 ) -> str | None:
     """Merges what waits in the spool, then runs ``query`` on a read-only connection, for ``timeout`` seconds at most.
 
     Returns why the answer is empty, where it is and that can be told.
 
     :param stuck: called where the query can then not be interrupted. :param values: of its parameters (``$name``).
+    :param memory: GB that the process may hold; what needs more goes to temporary files.
     :raises UsageError: not one question, wrong SQL (with DuckDB's hint), one that takes too long or too much memory, or
         an answer that ``format`` cannot hold.
     :raises StoreError: no database, or none that can be read.
@@ -59,8 +61,8 @@ def ask(
     path = existing(database)
     if not path.exists() or any(spool_of(path).glob(f"*{SUFFIX}")):
         open_store(path).close()
-    with open_readonly(path) as connection:
-        found = answer(connection, query, timeout, stuck, values or {})
+    with open_readonly(path, memory=memory) as connection:
+        found = answer(connection, query, timeout, stuck, values or {}, memory=memory)
         why = None if found.num_rows else _nothing(connection, query)
     show(found, format, out, console)
     return why
@@ -118,6 +120,7 @@ def answer(
     stuck: Callable[[], None] | None,
     values: Mapping[str, Any],
     rows: int | None = None,
+    memory: float = MEMORY,
 ) -> pa.Table:
     """What one question is answered, within its limits; with ``rows`` no more than those are read.
 
@@ -125,7 +128,7 @@ def answer(
     """
     with time_limit(connection, timeout, stuck) as clock:
         try:
-            with memory_limit(_MEMORY):
+            with memory_limit(int(memory * 1e9) + _STRINGS):
                 return _asked(connection, query, values, rows)
         except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:  # Arrow's while rows came
             if clock.over:
@@ -133,7 +136,9 @@ def answer(
                     f"took longer than {timeout:g} s; ask for less, or give more time (--timeout)"
                 ) from error
             if isinstance(error, MemoryError | duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
-                raise UsageError("needs more memory than a question may take; ask for less") from error
+                raise UsageError(
+                    f"needs more memory than a question may take ({memory:g} GB); ask for less, or give more (--memory)"
+                ) from error
             raise UsageError(str(error)) from error
 
 

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from store_fixtures import Bench
+from typer.testing import CliRunner
 
 import ragtrace
+from ragtrace.cli import app
 from ragtrace.errors import StoreError, UsageError
 from ragtrace.query import ask
 from ragtrace.report.terminal import harmless, table
@@ -221,3 +223,12 @@ def test_what_waits_in_the_spool_is_merged_first(tmp_path: Path) -> None:
     with ragtrace.open(bench.database) as db, pytest.raises(StoreError, match="already open in this process"):
         assert db
         ask(bench.database, "FROM spans", "table", None, Console())
+
+
+def test_memory_is_a_setting(database: Path) -> None:
+    limit = "SELECT current_setting('memory_limit') AS held"
+    for more, held in (([], "1.5 GiB"), (["--memory", "4"], "3.4 GiB"), (["--memory", "0.5"], "286.1 MiB")):
+        done = CliRunner().invoke(app, ["sql", limit, "--db", str(database), "--format", "csv", *more])
+        assert held in done.output, done.output
+    done = CliRunner().invoke(app, ["sql", limit, "--db", str(database), "--memory", "0"])
+    assert done.exit_code == 2 and "--memory" in done.output

@@ -24,6 +24,9 @@ from ragtrace.store.merge import merge
 from ragtrace.store.windows import windows
 
 SCHEMA_VERSION = 1
+MEMORY = 2.0
+"""GB that a process which asks a store may hold, unless it is told otherwise."""
+_BESIDE = 300  # MB
 _SPILLED = "4GB"
 _MEASURED = 1_000  # generations of which the exposure is measured at once; `ragtrace exposure` does more
 _FILLED = (lifting, outgoing)  # what a merge fills in, and is filled in once where an older version merged
@@ -80,12 +83,13 @@ def opened_alone(path: Path, key: str | None = None) -> Iterator[duckdb.DuckDBPy
 
 
 def open_readonly(
-    database: str | Path, *, memory_limit: str = "2GB", key: str | None = None
+    database: str | Path, *, memory: float = MEMORY, key: str | None = None
 ) -> duckdb.DuckDBPyConnection:
     """Opens ``database`` for questions only: nothing is written, and SQL reaches neither files nor the network.
 
     Nor Python's variables, and what it spills to disk is bounded too.
 
+    :param memory: GB that the process may hold: DuckDB's buffers are that without what it and Python take besides.
     :raises StoreError: the database is missing, is not ours, or is held by another process.
     """
     path = existing(database)
@@ -93,7 +97,7 @@ def open_readonly(
     try:
         if not _check(connection, path):
             raise _foreign(path)
-        connection.execute("SET memory_limit = ?", [memory_limit])
+        connection.execute("SET memory_limit = ?", [f"{max(1_000 * memory - _BESIDE, _BESIDE):.0f}MB"])
         connection.execute("SET max_temp_directory_size = ?", [_SPILLED])
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET autoload_known_extensions = false")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from typing import Any
@@ -23,6 +24,7 @@ CELL = 2_000
 """Characters of a cell that are kept."""
 _CHARACTERS = 16 * 2**20  # of all of them
 _COLUMNS = 200
+_MEMORY = 1.0  # GB
 _KNOWN = "SELECT DISTINCT column_name FROM duckdb_columns() WHERE NOT internal"
 
 
@@ -36,12 +38,13 @@ def main() -> None:
 
     began = time.monotonic()
     try:
-        with open_readonly(asked["database"], memory_limit="1GB") as connection:
+        with open_readonly(asked["database"], memory=_MEMORY) as connection:
             known = [name for (name,) in connection.execute(_KNOWN).fetchall()]
-            found = answer(connection, asked["sql"], asked["seconds"], stuck, asked["values"], asked["rows"] + 1)
+            rows = asked["rows"] + 1
+            found = answer(connection, asked["sql"], asked["seconds"], stuck, asked["values"], rows, _MEMORY)
         told = _told(found, asked["rows"])
     except RagtraceError as error:
-        _say({"error": str(error).replace("(--timeout)", "(`ragtrace sql --timeout`)")})
+        _say({"error": re.sub(r"\((--\w+)\)", r"(`ragtrace sql \1`)", str(error))})
         return
     _say(told | {"known": known, "seconds": time.monotonic() - began})
 

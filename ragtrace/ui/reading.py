@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _PATIENCE = 60.0  # seconds that requests wait for a merge, or a merge for them
-_MEMORY = "1GB"  # of DuckDB; what needs more goes to its temporary files
+_MEMORY = 1.0  # GB; what needs more goes to temporary files
 _RETRIES, _PAUSE = 40, 0.05  # for another process that has the file: it may only be merging
 
 
@@ -94,7 +94,7 @@ class Store:
 def _patiently(path: Path) -> DuckDBPyConnection:
     for last in [False] * _RETRIES + [True]:
         try:
-            return open_readonly(path, memory_limit=_MEMORY)
+            return open_readonly(path, memory=_MEMORY)
         except (StoreError, duckdb.InvalidInputException) as error:  # the latter: in this process, with its settings
             if last or not any(sign in str(error) for sign in ("another process", "locked")):
                 raise

@@ -164,10 +164,11 @@ SELECT md5(i::VARCHAR) AS trace_id, substr(span_id, 1, 8) || hex AS span_id,
     substr(parent_span_id, 1, 8) || hex AS parent_span_id,
     if(request_id <> '', substr(request_id, 1, 8) || hex, request_id) AS request_id,
     replace(replace(replace(attributes, $mark, own), $talk, talk), 'hhhhhhhh', hex) AS attributes,
+    replace(query, $mark, own) AS query, replace(conversation, $talk, talk) AS conversation,
     if(outgoing IS NULL, NULL, struct_update(outgoing, left_by := substr(outgoing.left_by, 1, 8) || hex, start_ns := began + since)) AS outgoing, effects_of(effects, hex) AS effects,
     began + since AS start_ns, began + until AS end_ns,
     'app-' || i % 3 AS service, replace(resource::VARCHAR, '"unknown_service"', '"app-' || i % 3 || '"') AS resource,
-    template.* EXCLUDE (span_id, parent_span_id, request_id, attributes, outgoing, effects, start_ns, end_ns, service, resource, t, since, until, old_trace)
+    template.* EXCLUDE (span_id, parent_span_id, request_id, attributes, query, conversation, outgoing, effects, start_ns, end_ns, service, resource, t, since, until, old_trace)
 FROM (
     SELECT range AS i, printf('%08x', range) AS hex, $start + range * $step AS began, range // 2 % $templates AS t,
         substr(md5('q' || range // 2), 1, 16) AS own, substr(md5('c' || range // (2 * $templates)), 1, 16) AS talk FROM range($low, $high)
