@@ -24,7 +24,7 @@ def detect(
     """Looks for attacks in production traffic: sessions that look like extraction or membership probing, and why."""
     from ragtrace.cli_help import console
     from ragtrace.detection import detect as look
-    from ragtrace.detection import suspicions
+    from ragtrace.detection import suspicions, unread
     from ragtrace.report.terminal import table
     from ragtrace.store import existing
     from ragtrace.store import open as open_store
@@ -32,16 +32,28 @@ def detect(
     with open_store(existing(db)) as connection:
         looked = look(connection, again)
         found = suspicions(connection, everything)
+        without, total = unread(connection)
     suspicious = sum(bool(one.suspicious) for one in found)
     if as_json:
         say_json(
-            {"db": str(db), "looked_at": looked, "suspicious": suspicious, "sessions": [s._asdict() for s in found]}
+            {
+                "db": str(db),
+                "looked_at": looked,
+                "suspicious": suspicious,
+                "without_text": without,
+                "sessions": [s._asdict() for s in found],
+            }
         )
     else:
         if found:
             rows = [(s.session, _shown(s.score), "; ".join(s.reasons), s.trace_id or s.first_trace) for s in found]
             console().print(table(("session", "score", "reasons", "trace"), rows))
         typer.echo(f"{suspicious} suspicious; {looked} sessions with new traces looked at")
+        if without:
+            typer.echo(
+                f"In {without} of {total} sessions no question has its text (capture digest or none): there only long "
+                "quotations and coverage were judged, so an attack that the app refuses is not seen."
+            )
     if fail and suspicious:
         raise typer.Exit(1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Annotated
@@ -25,13 +26,14 @@ def watch(
     from ragtrace.store import existing
     from ragtrace.watching import Alarm
     from ragtrace.watching import watch as look
-    from ragtrace.watching.sending import Webhook, telemetry
+    from ragtrace.watching.sending import Webhook, exporting, telemetry
     from ragtrace.watching.sending import as_json as told
 
-    count = telemetry()
+    count: list[Callable[[Alarm], None]] = []
 
     def tell(alarm: Alarm) -> None:
-        count(alarm)
+        for one in count:
+            one(alarm)
         if as_json:
             typer.echo(json.dumps(told(alarm)))
         else:
@@ -42,7 +44,9 @@ def watch(
     senders = [Webhook(webhook)] if webhook else []
     before = {sign: signal.signal(sign, lambda *_: stop.set()) for sign in (signal.SIGTERM, signal.SIGINT)}
     try:
-        raised = look(existing(db), senders, every, tell, stop, once)
+        with exporting():
+            count.append(telemetry())
+            raised = look(existing(db), senders, every, tell, stop, once)
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

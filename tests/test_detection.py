@@ -590,6 +590,17 @@ def test_the_command(bench: Bench) -> None:
     )
 
 
+def test_what_could_not_be_read_is_said(bench: Bench) -> None:
+    chat(bench, COMMAND.format("pumps"), {a.SESSION: "read"})
+    bench.write()
+    run, told = CliRunner().invoke, ["detect", "--db", str(bench.database)]
+    assert "no question has its text" not in run(app, told).output
+    chat(bench, None, {a.SESSION: "unread"})
+    bench.write()
+    assert "In 1 of 2 sessions no question has its text (capture digest or none)" in run(app, told).output
+    assert json.loads(run(app, [*told, "--json"]).stdout)["without_text"] == 1
+
+
 def test_a_missing_database(tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["detect", "--db", str(tmp_path / "none.duckdb")])
     assert told.exception and "no database at" in str(told.exception)

@@ -218,10 +218,16 @@ def test_tool_calls_and_what_tools_returned(store: Store) -> None:
             {"role": "assistant", "parts": [{"type": "tool_call", "id": "1", "name": "f", "arguments": {"a": 1}}]},
             {"role": "tool", "parts": [{"type": "tool_call_response", "response": "Alice Smith"}]}]  # fmt: skip
     called = {"type": "tool_call", "name": "g", "arguments": {}}
+    told[2]["parts"] += [  # blocks, as Anthropic and Bedrock have them; other lists are what they are
+        {"type": "tool_call_response", "response": [{"type": "text", "text": "Bob"}, {"text": "Carol"}]},
+        {"type": "tool_call_response", "response": [{"text": "Dan", "page": 3}]},
+    ]
     answer = [{"role": "assistant", "parts": [called], "finish_reason": "x"}]
     store.took(otlp(span({"gen_ai.operation.name": "chat", "gen_ai.input.messages": J(told),
                           "gen_ai.output.messages": J(answer)})))  # fmt: skip
-    assert store.row("SELECT prompt, response, finish_reason FROM generations") == ("q\n\nAlice Smith", None, "x")
+    assert store.row("SELECT prompt, response, finish_reason FROM generations") == (
+        'q\n\nAlice Smith\n\nBob\nCarol\n\n[{"text":"Dan","page":3}]', None, "x",
+    )  # fmt: skip
 
 
 # cut JSON
@@ -303,7 +309,7 @@ def test_no_dialect_falls_over_anything(attributes: dict[str, Any], events: list
 
 def test_the_dialects_that_are_there() -> None:
     assert [d.name for d in dialects()] == [
-        "monocle", "vercel", "langtrace", "laminar", "openllmetry", "genkit", "google_adk", "agentops", "braintrust",
-        "langsmith", "mlflow", "haystack", "logfire", "llama_index", "openinference", "vector_db", "otel_genai",
-        "langfuse",
+        "monocle", "vercel", "opik", "langtrace", "laminar", "openllmetry", "genkit", "google_adk", "agentops",
+        "braintrust", "langsmith", "mlflow", "haystack", "logfire", "llama_index", "openinference", "vector_db",
+        "otel_genai", "langfuse",
     ]  # fmt: skip

@@ -275,6 +275,14 @@ def test_what_is_refused(words: list[str], says: str) -> None:
     assert says in str(caught.value)
 
 
+def test_the_list_in_other_formats(tmp_path: Path) -> None:
+    told = CliRunner().invoke(app, ["ask", "list", "--format", "csv"])
+    names = [line.split(",")[0].strip('"') for line in told.stdout.splitlines()]
+    assert names == ["question", *questions.load()]
+    CliRunner().invoke(app, ["ask", "list", "--format", "json", "--out", str(tmp_path / "list.json")])
+    assert [row["question"] for row in json.loads((tmp_path / "list.json").read_text())] == names[1:]
+
+
 @pytest.mark.parametrize("text", ["", "SELECT 1", "-- only a title?", "\n\n"])
 def test_a_file_that_is_no_question(text: str) -> None:
     with pytest.raises(UsageError, match="expected a first line"):

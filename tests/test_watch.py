@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,9 +31,9 @@ from typer.testing import CliRunner
 import ragtrace
 from ragtrace import watching
 from ragtrace.cli import app
-from ragtrace.errors import UsageError
+from ragtrace.errors import StoreError, UsageError
 from ragtrace.record import attributes as a
-from ragtrace.watching import Alarm, kinds, look, watch
+from ragtrace.watching import Alarm, kinds, look, sending, watch
 from ragtrace.watching.sending import Webhook, as_json, telemetry
 
 CANARY = {"text": "zq-77", "family": "id", "document_id": "d1"}
@@ -230,9 +233,14 @@ class _Hook(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if type(self).status < 400:
+        if type(self).status < 300:
             type(self).got.append(body)
         self.send_response(type(self).status)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
         self.end_headers()
 
     def log_message(self, *_: Any) -> None: ...
@@ -279,6 +287,73 @@ def test_an_unreachable_webhook_gets_it_later(tmp_path: Path, caplog: pytest.Log
         handler.status = 200
         watch(bench.database, [Webhook(url)], once=True)  # another process, after a restart
         assert [found["kind"] for found in got] == ["canary"]
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(301, "HTTP 301, a redirect"), (302, "HTTP 302, a redirect"), (307, "HTTP 307"), (500, "HTTP 500 (")],
+)
+def test_what_is_no_2xx_has_not_arrived(status: int, why: str, caplog: pytest.LogCaptureFixture) -> None:
+    with webhook(status) as (url, _, handler):
+        hook = Webhook(url, tries=3)
+        assert not hook(_alarm())
+        assert why in caplog.text
+        handler.status = 204
+        assert hook(_alarm())
+
+
+def test_an_answer_that_drips_in_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps every single read below its timeout."""
+    monkeypatch.setattr(sending, "_TIMEOUT", 0.4)
+    stop = Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            with server.accept()[0] as connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                while not stop.wait(0.05):
+                    connection.sendall(b"X")
+
+        dripping = Thread(target=drip)
+        dripping.start()
+        hook = Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/x")
+        try:
+            assert hook._post(_request(hook)) == "no answer in time"
+            assert hook._post(_request(hook)) == "the try before still waits for an answer"
+        finally:
+            stop.set()
+            dripping.join()
+            assert hook._trying is not None
+            hook._trying.join()
+
+
+def _request(hook: Webhook) -> urllib.request.Request:
+    return urllib.request.Request(hook.url, b"{}")
+
+
+def test_sending_has_an_end_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_PATIENCE", 0.0)
+    bench = Bench(tmp_path / "t.duckdb")
+    _canary(bench)
+    bench.open().close()
+    got: list[Alarm] = []
+    assert watch(bench.database, [lambda alarm: not got.append(alarm)], once=True) == 1
+    assert got == []
+    monkeypatch.undo()
+    assert watch(bench.database, [lambda alarm: not got.append(alarm)], once=True) == 0
+    assert [alarm.kind for alarm in got] == ["canary"]
+
+
+def test_a_canary_is_told_before_sessions_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large store, that takes long the first time."""
+    bench = Bench(tmp_path / "t.duckdb")
+    _canary(bench)
+    bench.open().close()
+    order: list[str] = []
+    monkeypatch.setattr(watching, "detect", lambda db: order.append("detect"))
+    send: Callable[[Alarm], bool] = lambda alarm: not order.append(f"sent {alarm.kind}")  # noqa: E731
+    watch(bench.database, [send], tell=lambda alarm: order.append(alarm.kind), once=True)
+    assert order == ["canary", "sent canary", "detect"]
 
 
 def test_a_webhook_that_never_answers_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -328,7 +403,44 @@ def test_opentelemetry_gets_an_event_and_a_count(monkeypatch: pytest.MonkeyPatch
     meters.shutdown()
 
 
-def test_a_database_that_somebody_holds_is_looked_at_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_alarms_go_where_the_environment_says(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "t.duckdb")
+    _canary(bench)
+    bench.open().close()
+    got: list[tuple[str, bytes]] = []
+    database = ["--db", str(bench.database)]
+
+    class Backend(_Hook):
+        def do_POST(self) -> None:
+            got.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+    with HTTPServer(("127.0.0.1", 0), Backend) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            told = subprocess.run(
+                [sys.executable, "-c", "from ragtrace.cli import main; main()", "watch", "--once", *database],
+                env=os.environ
+                | {
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+                    "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+                },
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            server.shutdown()
+            thread.join()
+    assert told.returncode == 1, told.stderr
+    assert any(path == "/v1/logs" and b"ragtrace.alarm" in body for path, body in got)
+    assert any(path == "/v1/metrics" and b"ragtrace.alarms" in body for path, body in got)
+
+
+def test_a_database_that_somebody_holds_is_looked_at_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(tmp_path / "t.duckdb")
     _canary(bench)
     bench.open().close()
@@ -338,10 +450,14 @@ def test_a_database_that_somebody_holds_is_looked_at_later(tmp_path: Path, caplo
     ) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        assert watch(bench.database, once=True) == 0
-        assert "open in another process" in caplog.text
-        other.communicate()
-    assert watch(bench.database, once=True) == 1
+        with pytest.raises(StoreError, match="open in another process"):  # nobody would look later
+            watch(bench.database, once=True)
+        said = CliRunner().invoke(app, ["watch", "--db", str(bench.database), "--once"])
+        assert isinstance(said.exception, StoreError)  # exit code 2
+        told, stop = [], Event()
+        monkeypatch.setattr(watching, "_log", SimpleNamespace(warning=lambda *_: other.communicate()))
+        watch(bench.database, every=0.05, tell=lambda alarm: (told.append(alarm.kind), stop.set()), stop=stop)
+    assert told == ["canary"]
 
 
 def test_a_live_store(tmp_path: Path) -> None:

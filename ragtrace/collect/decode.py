@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ragtrace.collect.answers import JSON, Left, Refused
 from ragtrace.errors import InputError
-from ragtrace.ingest.files import json_values
+from ragtrace.ingest.json_text import json_values
 from ragtrace.ingest.readers import otlp_json, otlp_protobuf
 from ragtrace.ingest.span import Span, json, table_of_rows
 from ragtrace.record.spool import segment_schema

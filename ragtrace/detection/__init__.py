@@ -76,6 +76,7 @@ _FOUND = """
 SELECT session, score, suspicious, reasons, requests, first_trace, last_trace, trace_id
 FROM suspicions WHERE suspicious OR $all ORDER BY score DESC NULLS LAST, session
 """
+_UNREAD = "SELECT count(*) FILTER ((signals::JSON->>'instructions') IS NULL), count(*) FROM suspicions"
 
 
 class Suspicion(NamedTuple):
@@ -125,6 +126,12 @@ def detect(db: duckdb.DuckDBPyConnection, again: bool = False) -> int:
 def suspicions(db: duckdb.DuckDBPyConnection, all: bool = False) -> list[Suspicion]:
     """The suspicious sessions, the worst first; with ``all``, every session looked at."""
     return [Suspicion(*row) for row in db.execute(_FOUND, {"all": all}).fetchall()]
+
+
+def unread(db: duckdb.DuckDBPyConnection) -> tuple[int, int]:
+    """Sessions looked at of which no question has its text (capture ``digest`` or ``none``), and all looked at."""
+    [(without, total)] = db.execute(_UNREAD).fetchall()
+    return int(without), int(total)
 
 
 def _learn(db: duckdb.DuckDBPyConnection, scratch: Scratch, seen: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +33,8 @@ class Request:
     answer: str | None = None
     quoted: dict[str, int] | None = None
     """By document, words of the longest run that the answer shares with it, where the join point has computed it."""
+    times: int = 1
+    """How often it was asked, as far as that can be told: by its answers, or by what was retrieved for it."""
 
     def absorb(self, again: Request) -> None:
         """What came of it when it was asked again."""
@@ -58,7 +61,7 @@ class Session:
     id decides, so the order is always one.
 
     The same question again is the same request: a retry says nothing new, and where nothing joins them, retrieval and
-    answer of one question are two traces.
+    answer of one question are two traces. How often is only counted (:attr:`Request.times`).
     """
 
     name: str
@@ -69,11 +72,16 @@ class Session:
             self.requests, key=lambda r: (r.asked_at is None, r.asked_at or datetime.min, r.trace_id, r.query or "")
         )
         kept: dict[str, Request] = {}
+        answered: Counter[str] = Counter()
+        retrieved: Counter[str] = Counter()
         self.requests = []
         for request in order:
             asked = " ".join(words(request.query or ""))
+            answered[asked] += request.answer is not None
+            retrieved[asked] += request.sources is not None
             if asked and (first := kept.get(asked)) is not None:
                 first.absorb(request)
+                first.times = max(1, answered[asked], retrieved[asked])
                 continue
             self.requests.append(request)
             kept[asked] = request

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-import json as standard_json
-import re
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ragtrace.errors import InputError
+from ragtrace.ingest.json_text import json_values, printed
 from ragtrace.ingest.readers import (
     jaeger,
     langfuse,
     langsmith,
+    opik,
     otlp_json,
     otlp_logs,
     otlp_protobuf,
     phoenix,
     phoenix_text,
+    rows,
     span_dicts,
     zipkin,
 )
 from ragtrace.ingest.span import Span, shown
 from ragtrace.ingest.translate import tables
+from ragtrace.ingest.unpack import LARGEST, expanded, messages
 from ragtrace.record.spool import FORMAT_KEY
 
 # in this order: the last takes whatever has ids and times
-_OF_JSON: tuple[Any, ...] = (otlp_json, langfuse, langsmith, jaeger, zipkin, phoenix_text, span_dicts)
-_ALL = ", ".join(reader.NAME for reader in (*_OF_JSON, otlp_protobuf, phoenix))
-_LARGEST = 2**30  # of a compressed file's content
-_SUSPECT, _RATIO = 2**26, 200  # beyond so many bytes: no trace shrinks so well, only a bomb does
-_GZIP, _ZSTD, _PARQUET, _DUCKDB = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1", b"DUCK"
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_KEY = re.compile(rb'(?<!\\)"\s*:')
+_OF_JSON: tuple[Any, ...] = (otlp_json, langfuse, langsmith, opik, jaeger, zipkin, phoenix_text, span_dicts)
+_ALL = ", ".join(reader.NAME for reader in (*_OF_JSON, otlp_protobuf, phoenix, rows))
+_PARQUET, _DUCKDB = b"PAR1", b"DUCK"
+_UTF16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"{\0": "utf-16-le", b"[\0": "utf-16-le"}
+_STDIN = Path("/dev/stdin")
 
 
 def files_at(paths: Sequence[Path]) -> list[Path]:
-    """The files among ``paths`` and in the folders among them, hidden ones left out.
+    """The files among ``paths`` and in the folders among them, hidden ones left out; ``-`` is what is piped in.
 
     :raises InputError: a path that does not exist, or a folder without any file.
     """
     found: list[Path] = []
-    for path in (given.expanduser() for given in paths):
+    for path in (_STDIN if given == Path("-") else given.expanduser() for given in paths):
         if not path.exists():
             raise InputError(f"{path} does not exist; expected a file of spans or a folder of them")
         if path.is_dir():
@@ -73,17 +70,40 @@ def read(path: Path) -> Iterator[pa.Table] | None:
     :raises InputError: named by the file: what was found, what was expected. Also while the tables are taken.
     """
     with _named(path):
+        if not path.is_file():  # a pipe can be read once
+            return _tables(path, _piped(path))
         with path.open("rb") as file:
             start = file.read(12)
-        if start[:4] == _PARQUET and _is_segment(path):
-            return None
-    return _tables(path, start[:4] == _PARQUET)
+        if start[:4] != _PARQUET:
+            return _tables(path, lambda: spans_of(path.read_bytes()))
+        return None if _is_segment(path) else _tables(path, lambda: _of_table(pq.read_table(path)))
 
 
-def _tables(path: Path, parquet: bool) -> Iterator[pa.Table]:
+def _piped(path: Path) -> Callable[[], Iterator[Span]]:
+    with path.open("rb") as pipe:
+        data = pipe.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise InputError(f"more than {LARGEST} bytes through a pipe; give a file")
+    if data[:4] != _PARQUET:
+        return lambda: spans_of(data)
+    source = pa.BufferReader(data)
+    if FORMAT_KEY in (pq.read_schema(source).metadata or {}):
+        raise InputError("a segment of ours through a pipe; give the file")
+    return lambda: _of_table(pq.read_table(source))
+
+
+def _of_table(table: pa.Table) -> Iterator[Span]:
+    spans = rows.spans(table)
+    if spans is None:
+        names = ", ".join(map(shown, table.schema.names[:6]))
+        raise InputError(f"Parquet with columns {names}; expected a segment of ours, or {_ALL}")
+    return spans
+
+
+def _tables(path: Path, spans: Callable[[], Iterator[Span]]) -> Iterator[pa.Table]:
     with _named(path):
         count = 0
-        for table in tables(phoenix.spans(pq.read_table(path)) if parquet else spans_of(path.read_bytes())):
+        for table in tables(spans()):
             count += table.num_rows
             yield table
         if not count:
@@ -112,76 +132,27 @@ def spans_of(data: bytes) -> Iterator[Span]:
         raise InputError(
             "a DuckDB database; expected files of spans (a database of ragtrace is asked with `ragtrace sql --db`)"
         )
-    data = expanded(data).removeprefix(b"\xef\xbb\xbf")
+    data = _in_utf8(expanded(data))
     head = data.lstrip()[:1]
     if not head:
         raise InputError(f"empty when decompressed; expected {_ALL}")
     if head in (b"{", b"["):
         return _of_json(data)
-    return phoenix_text.csv_spans(data) if phoenix_text.claims_csv(data) else otlp_protobuf.spans(_messages(data))
+    if (spans := rows.csv_spans(data)) is not None:
+        return spans
+    if (values := printed(data)) is not None:
+        return _of_values(values)
+    return otlp_protobuf.spans(messages(data))
 
 
-def expanded(data: bytes) -> bytes:
-    """``data`` without its compression.
-
-    :raises InputError: cut off, or far larger than any trace would be.
-    """
-    if data[:2] == _GZIP:
-        return _gunzip(data)
-    return _unzstd(data) if data[:4] == _ZSTD else data
-
-
-def _gunzip(data: bytes) -> bytes:
-    out: list[bytes] = []
-    size, rest = 0, data
+def _in_utf8(data: bytes) -> bytes:
+    """What PowerShell redirects into a file is UTF-16."""
+    if (encoding := _UTF16.get(data[:2])) is None:
+        return data.removeprefix(b"\xef\xbb\xbf")
     try:
-        while rest[:2] == _GZIP:  # the collector appends members
-            engine = zlib.decompressobj(31)
-            while not engine.eof:
-                piece = engine.decompress(rest, 2**20)
-                rest = engine.unconsumed_tail
-                if not piece and not rest and not engine.eof:
-                    raise InputError("gzip that is cut off; export it again, whole")
-                size = _bounded(size + len(piece), len(data))
-                out.append(piece)
-            rest = engine.unused_data
-    except zlib.error as error:
-        raise InputError(f"gzip that cannot be read ({error}); export it again, whole") from error
-    return b"".join(out)
-
-
-def _unzstd(data: bytes) -> bytes:
-    out: list[bytes] = []
-    size = 0
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while piece := stream.read(2**20):
-                size = _bounded(size + len(piece), len(data))
-                out.append(piece)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"zstd that cannot be read ({error}); export it again, whole") from error
-    return b"".join(out)
-
-
-def _bounded(size: int, packed: int) -> int:
-    if size > _LARGEST or (size > _SUSPECT and size > _RATIO * packed):
-        raise InputError(f"{packed} bytes that decompress to more than {size}; expected at most {_LARGEST}, and traces")
-    return size
-
-
-def _messages(data: bytes) -> bytes:
-    """The collector's file exporter compresses each message by itself, a length of four bytes before it."""
-    if data[4:8] != _ZSTD:
-        return data
-    out, place = [], 0
-    while place < len(data):
-        size = int.from_bytes(data[place : place + 4], "big")
-        if place + 4 + size > len(data):
-            raise InputError("messages with a length before each, the last one cut off; export it again, whole")
-        piece = expanded(data[place + 4 : place + 4 + size])
-        out.append(len(piece).to_bytes(4, "big") + piece)
-        place += 4 + size
-    return b"".join(out)
+        return data.decode(encoding).encode()
+    except UnicodeError as error:
+        raise InputError(f"starts like UTF-16 but is none ({error}); export it again, in UTF-8") from error
 
 
 def _is_segment(path: Path) -> bool:
@@ -189,16 +160,21 @@ def _is_segment(path: Path) -> bool:
         schema = pq.read_schema(path)
     except pa.ArrowException:
         return True
-    if FORMAT_KEY in (schema.metadata or {}):
-        return True
-    if not phoenix.claims(schema):
-        names = ", ".join(map(shown, schema.names[:6]))
-        raise InputError(f"Parquet with columns {names}; expected a segment of ours, or {phoenix.NAME}")
-    return False
+    return FORMAT_KEY in (schema.metadata or {})
 
 
 def _of_json(data: bytes) -> Iterator[Span]:
-    values = list(_units(json_values(data)))
+    try:
+        values = json_values(data)
+    except InputError:
+        if (among := printed(data)) is None:
+            raise
+        values = among
+    yield from _of_values(values)
+
+
+def _of_values(given: list[Any]) -> Iterator[Span]:
+    values = list(_units(given))
     others = [value for value in values if otlp_logs.claims(value)]
     told = otlp_logs.told(others)
     for found in values:
@@ -217,8 +193,8 @@ def _of_json(data: bytes) -> Iterator[Span]:
 
 def _units(values: list[Any]) -> Iterator[Mapping[str, Any]]:
     """The objects at the top, in a list there, in the pages that an API gives, or in a trace of MLflow's (``data``)."""
-    for value in values:
-        inner = value.get("data") if isinstance(value, Mapping) and "attributes" not in value else None
+    for value in map(_unwrapped, values):
+        inner = value.get("data") if isinstance(value, Mapping) and _BARE.isdisjoint(value) else None
         if isinstance(inner, list):
             yield from _units(inner)
         elif isinstance(inner, Mapping) and isinstance(inner.get("spans"), list):
@@ -231,75 +207,16 @@ def _units(values: list[Any]) -> Iterator[Mapping[str, Any]]:
             raise InputError(f"JSON, but {shown(value)} where a span was expected; expected {_ALL}")
 
 
-def json_values(data: bytes) -> list[Any]:
-    """What a JSON file holds: one value, one a line, or one after the other.
-
-    :raises InputError: no JSON, or an object with one key twice.
-    """
-    try:
-        values = [orjson.loads(data)]
-    except orjson.JSONDecodeError as error:
-        values = _lines(data) or _in_a_row(data, error)
-    if len(_KEY.findall(data)) != sum(map(_keys, values)):
-        _refuse_twins(data)
-    return values
+_BARE = frozenset(("attributes", "columns"))  # of spans, of a table: there data is something else
 
 
-def _lines(data: bytes) -> list[Any] | None:
-    try:
-        return [orjson.loads(line) for line in data.splitlines() if line.strip()]
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _in_a_row(data: bytes, error: Exception) -> list[Any]:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as wrong:
-        raise InputError(f"starts like JSON but is no UTF-8 (byte {wrong.start})") from wrong
-    try:
-        values = list(_decoded(text, None))
-        if _SURROGATE.search(text):  # a text that was cut in the middle of a character
-            whole = standard_json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
-            values = orjson.loads(whole)
-        return values
-    except ValueError as wrong:
-        raise InputError(f"starts like JSON but is none ({error}); cut off? export it again, whole") from wrong
-
-
-def _decoded(text: str, hook: Callable[[list[tuple[str, Any]]], Any] | None) -> Iterator[Any]:
-    decoder, place = standard_json.JSONDecoder(object_pairs_hook=hook, parse_constant=str), 0
-    blank = re.compile(r"[\s,]*")
-    while (place := _end(blank, text, place)) < len(text):
-        value, place = decoder.raw_decode(text, place)
-        yield value
-
-
-def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    found = pattern.match(text, place)
-    return found.end() if found else place
-
-
-def _keys(value: Any) -> int:
-    if isinstance(value, dict):
-        return len(value) + sum(map(_keys, value.values()))
-    return sum(map(_keys, value)) if isinstance(value, list) else 0
-
-
-def _refuse_twins(data: bytes) -> None:
-    """An object with one key twice: which value was meant is not known, so neither is taken."""
-
-    def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-            raise InputError(f"key {shown(twice)} twice in one JSON object; expected each once")
-        return found
-
-    try:
-        for _ in _decoded(data.decode(), hook):
-            pass
-    except InputError:
-        raise
-    except ValueError:  # orjson took it, so it is JSON
-        return
+def _unwrapped(value: Any) -> Any:
+    """What Elasticsearch puts around a document, and Jaeger's API, version 3, around OTLP."""
+    if isinstance(value, Mapping):
+        if isinstance(hits := value.get("hits"), Mapping) and isinstance(hits.get("hits"), list):
+            return [_unwrapped(hit) for hit in hits["hits"]]
+        if isinstance(source := value.get("_source"), Mapping):
+            return source
+        if isinstance(result := value.get("result"), Mapping) and otlp_json.claims(result):
+            return result
+    return value

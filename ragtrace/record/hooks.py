@@ -14,12 +14,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from opentelemetry import context as otel
-from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
-from ragtrace.record import describe, effects, openinference
+from ragtrace.record import describe, effects, guard, openinference
 from ragtrace.record.capture import dumps
 from ragtrace.record.crossings import Crossing, met_ahead
 from ragtrace.record.effects import Effect
@@ -64,7 +63,7 @@ class _Stage(Part):
         if not self.nested and self.recording:
             self.crossing = scope.crosses(self.stage, self.span)
         self.defenses = () if self.nested else scope.switched_on()
-        self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, self))
+        self.context = guard.current(self.span, recorder.capture, self.losses, otel.set_value(STAGE_KEY, self))
 
     def _text(self, attribute: str, text: str) -> None:
         if self.recording:

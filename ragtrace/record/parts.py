@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from opentelemetry import context as otel
-from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
 from ragtrace.record import attributes as a
-from ragtrace.record import describe, effects, pictures
+from ragtrace.record import describe, effects, guard, pictures
 from ragtrace.record.capture import dumps
 from ragtrace.record.effects import Effect
 from ragtrace.record.hooks import Retrieval
@@ -138,7 +137,7 @@ class _Run(Part):
         self.subject = subject
         self.within = inside()
         self.crossing = getattr(self.within, "crossing", None)
-        self.context = trace.set_span_in_context(self.span, otel.set_value(STAGE_KEY, self))
+        self.context = guard.current(self.span, recorder.capture, self.losses, otel.set_value(STAGE_KEY, self))
         self.stage = self._stage()
         if self.stage is not None and self.stage.before is None:
             self.stage.before = measured.before.documents

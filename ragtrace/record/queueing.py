@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from multiprocessing.util import Finalize, register_after_fork
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakMethod
@@ -47,6 +48,8 @@ class SpoolProcessor(SpanProcessor):
         if hasattr(os, "register_at_fork"):
             anew = WeakMethod(self._begin_anew)
             os.register_at_fork(after_in_child=lambda: (method := anew()) and method())
+        self._flush_with_multiprocessing()
+        register_after_fork(self, SpoolProcessor._flush_with_multiprocessing)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing."""
@@ -83,6 +86,7 @@ class SpoolProcessor(SpanProcessor):
 
     def shutdown(self) -> None:
         """Writes what waits, and takes nothing more."""
+        self._at_end.cancel()
         self._inner.shutdown()  # type: ignore[no-untyped-call]
         with self._lock:
             self.tally.close()
@@ -90,6 +94,11 @@ class SpoolProcessor(SpanProcessor):
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Writes what waits."""
         return self._inner.force_flush(timeout_millis)
+
+    def _flush_with_multiprocessing(self) -> None:
+        """Its children, where they are forked, end without what ``atexit`` knows."""
+        flush = WeakMethod(self.force_flush)
+        self._at_end = Finalize(None, lambda: (method := flush()) and method(), exitpriority=1)
 
     def _begin_anew(self) -> None:
         """In a child: what waited is the parent's to write."""

@@ -14,7 +14,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, Status
 from ragtrace import defense as declarations
 from ragtrace.defense import Defense
 from ragtrace.record import attributes as a
-from ragtrace.record import openinference, outgoing
+from ragtrace.record import guard, openinference, outgoing
 from ragtrace.record.capture import Capture, dumps, well_formed
 from ragtrace.record.effects import Effect
 from ragtrace.record.scope import (
@@ -196,7 +196,7 @@ class Request(Part):
         super().__init__(recorder, scope, recorder.start(f"pipeline {name}", SpanKind.INTERNAL, scope, after_ahead()))
         scope.span = self.span
         self.effects = scope.effects
-        self.context = trace.set_span_in_context(self.span, otel.set_value(SCOPE_KEY, scope))
+        self.context = guard.current(self.span, recorder.capture, self.losses, otel.set_value(SCOPE_KEY, scope))
         self.asked = ask(scope, recorder)
         if self.recording:
             with recording:

@@ -82,9 +82,7 @@ def opened_alone(path: Path, key: str | None = None) -> Iterator[duckdb.DuckDBPy
             connection.close()
 
 
-def open_readonly(
-    database: str | Path, *, memory: float = MEMORY, key: str | None = None
-) -> duckdb.DuckDBPyConnection:
+def open_readonly(database: str | Path, *, memory: float = MEMORY, key: str | None = None) -> duckdb.DuckDBPyConnection:
     """Opens ``database`` for questions only: nothing is written, and SQL reaches neither files nor the network.
 
     Nor Python's variables, and what it spills to disk is bounded too.

@@ -15,6 +15,7 @@ from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
 from threading import Event
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragtrace.detection import detect
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ragtrace.watch")
 _SEEN = "watched_to"  # in ragtrace_meta: the place and ids of the last span that has been looked at
+_SLOW = "extraction"
+_PATIENCE = 10.0  # seconds that sending may take between two looks
 _MOST = 100  # alarms sent between two looks: whoever floods the store does not flood the people
 _NEW = """
 INSERT INTO alarm_data
@@ -66,30 +69,42 @@ def kinds() -> dict[str, Question]:
 
 
 def look(db: duckdb.DuckDBPyConnection) -> list[Alarm]:
-    """Raises what is new in the store, as rows, in one transaction; returns it.
+    """Raises what is new in the store, as rows; returns it.
 
     Where nothing has arrived since the last look, only the losses are looked at.
     """
-    _detect(db)
+    found, arrived = _at_once(db)
+    return found + _in_time(db) if arrived else found
+
+
+def _at_once(db: duckdb.DuckDBPyConnection) -> tuple[list[Alarm], int]:
+    """What needs no more than a query, in one transaction; and how many spans have arrived."""
     db.execute("BEGIN")
     try:
         arrived = _fresh(db)
-        found = [Alarm(*row) for kind in kinds().values() if arrived or kind.name == "losses" for row in _new(db, kind)]
+        asked = (kind for kind in kinds().values() if (arrived and kind.name != _SLOW) or kind.name == "losses")
+        found = [Alarm(*row) for kind in asked for row in _new(db, kind)]
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")
         raise
     finally:
         db.execute("DROP TABLE IF EXISTS temp.fresh_traces")
-    return found
+    return found, arrived
+
+
+def _in_time(db: duckdb.DuckDBPyConnection) -> list[Alarm]:
+    """What sessions must be looked at for: on a store that is large already, the first time takes long."""
+    _detect(db)
+    return [Alarm(*row) for row in _new(db, kinds()[_SLOW])]
 
 
 def _detect(db: duckdb.DuckDBPyConnection) -> None:
-    """Before the look, for the alarm `extraction`. Nothing that goes wrong in it holds the other alarms up."""
+    """For the alarm `extraction`. Nothing that goes wrong in it ends the watch."""
     try:
         detect(db)
     except Exception as error:
-        _log.warning("detection of attacks failed (%s); the other alarms are looked at", type(error).__name__)
+        _log.warning("detection of attacks failed (%s); the other alarms are not held up", type(error).__name__)
 
 
 def _fresh(db: duckdb.DuckDBPyConnection) -> int:
@@ -124,28 +139,42 @@ def watch(
 
     The database is open only while it is looked at, not while alarms are sent. Where somebody else has it open, what
     this look would have found is found by a later one. An alarm that not every sender has taken is offered again after
-    the next look, and after a restart.
+    the next look, and after a restart. Alarms that a query finds are told before sessions are looked at.
 
     :param tell: gets each alarm once, when it is raised.
+    :raises StoreError: ``once``, and the store cannot be looked at.
     """
     stop, taking = stop or Event(), list(senders)
     raised, held = 0, ""
+    owed = True  # sessions may have traces that detection has not seen
     sent: list[Alarm] = []
+
+    def told(looking: Callable[[duckdb.DuckDBPyConnection], tuple[list[Alarm], int]], send: bool) -> int:
+        nonlocal raised, sent
+        with open_store(database) as db:
+            found, arrived = looking(db)
+            _mark(db, sent)
+            waiting = _waiting(db) if send or found else []
+        sent = []
+        for alarm in found:
+            tell(alarm)
+        raised += len(found)
+        sent = _taken(waiting, taking, stop)
+        return arrived
+
     while True:
         try:
-            with open_store(database) as db:
-                found = look(db)
-                _mark(db, sent)
-                waiting = _waiting(db)
-            held, sent = "", []
-            for alarm in found:
-                tell(alarm)
-            raised += len(found)
-            sent = _taken(waiting, taking)
+            owed = told(_at_once, True) > 0 or owed
+            if owed and not stop.is_set():
+                told(lambda db: (_in_time(db), 0), False)
+                owed = False
+            held = ""
             if sent and (once or stop.is_set()):
                 with open_store(database) as db:
                     _mark(db, sent)
         except StoreError as error:
+            if once:
+                raise
             if str(error) != held:
                 held = str(error)
                 _log.warning("%s; looking again every %g s", error, every)
@@ -160,9 +189,15 @@ def _waiting(db: duckdb.DuckDBPyConnection) -> list[Alarm]:
     return [Alarm(*row) for row in rows]
 
 
-def _taken(waiting: list[Alarm], senders: list[Sender]) -> list[Alarm]:
-    """Those that every sender took, up to the first that one did not take: it goes first the next time."""
-    return list(takewhile(lambda alarm: all(send(alarm) for send in senders), waiting))
+def _taken(waiting: list[Alarm], senders: list[Sender], stop: Event) -> list[Alarm]:
+    """Those that every sender took, up to the first that one did not take: it goes first the next time. So do those for
+    which no time is left."""
+    end = monotonic() + _PATIENCE
+
+    def taken(alarm: Alarm) -> bool:
+        return not stop.is_set() and monotonic() < end and all(send(alarm) for send in senders)
+
+    return list(takewhile(taken, waiting))
 
 
 def _mark(db: duckdb.DuckDBPyConnection, sent: list[Alarm]) -> None:

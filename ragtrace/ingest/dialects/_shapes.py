@@ -17,6 +17,7 @@ _LISTS = ("messages", "message", "choices", "generations", "candidates", "conten
 _TEXTS = ("content", "text", "prompt", "completion", "response", "answer", "output_text", "value")
 _DOCUMENTS = ("documents", "source_documents", "nodes", "retrieved_references", "results", "source_nodes", "matches",
               "data", "chunks", "output", "outputs", "result", "response")  # fmt: skip
+_BLOCK = frozenset(("type", "text", "annotations", "cache_control", "citations"))
 _USUAL, _REMEMBERED = 100, 4_096  # characters of a key, and keys, that are remembered at most
 _NODE = re.compile(r"NodeWithScore\(node=\w+\(id_=(?P<id>[^)]*)\), score=(?P<score>[^)]*)\)")
 
@@ -76,7 +77,9 @@ def _of_object(value: Mapping[str, Any], role: str, depth: int) -> list[dict[str
             return before + _messages(value[key], role, depth + 1)
     if isinstance(value.get("content"), Mapping):
         return before + _messages(value["content"], role, depth + 1)
-    return before or [message(role, text_part(orjson.dumps(value, default=str).decode()))]
+    if before or all(key in _LISTS and inner == [] for key, inner in value.items()):
+        return before
+    return [message(role, text_part(orjson.dumps(value, default=str).decode()))]
 
 
 def _kind(value: Mapping[str, Any]) -> str | None:
@@ -158,6 +161,11 @@ def _call(value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
+    """A text, that of its blocks, or what there is as JSON."""
+    if isinstance(value, list | tuple) and value:
+        blocks = [v.get("text") if isinstance(v, Mapping) and v.keys() <= _BLOCK else None for v in value]
+        if all(isinstance(block, str) for block in blocks):
+            return "\n".join(map(str, blocks))
     return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 

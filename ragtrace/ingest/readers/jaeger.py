@@ -25,12 +25,18 @@ _OTEL = ("otel.scope.name", "otel.library.name")
 
 
 def claims(found: Mapping[str, Any]) -> bool:
-    """Whether ``found`` is one trace."""
-    return isinstance(found.get("spans"), list) and isinstance(found.get("processes"), Mapping)
+    """Whether ``found`` is one trace, or one span as Jaeger keeps it in Elasticsearch."""
+    return _is_span(found) or (isinstance(found.get("spans"), list) and isinstance(found.get("processes"), Mapping))
+
+
+def _is_span(found: Mapping[str, Any]) -> bool:
+    return {"traceID", "spanID", "operationName"} <= found.keys()
 
 
 def spans(found: Mapping[str, Any]) -> Iterator[Span]:
     """The spans of one trace."""
+    if _is_span(found):
+        found = {"spans": [found], "processes": {}}
     processes = {str(k): v for k, v in found["processes"].items() if isinstance(v, Mapping)}
     for span in objects(found["spans"], "spans"):
         process = span.get("process")

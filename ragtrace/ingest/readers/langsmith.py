@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from ragtrace.ingest.span import Span, end_time, json, made_id, mapping, objects, optional_text, start_time
 
 NAME = "LangSmith runs (run_type, inputs, outputs)"
 _INNER = ("child_runs", "runs")
 _IDS = {"session_id": "session.id", "thread_id": "session.id", "conversation_id": "session.id", "user_id": "user.id"}
+_NESTED = ("inputs", "outputs", "extra", "tags")
 _MODELS = ("ls_model_name", "model_name", "model")
 
 
@@ -36,6 +39,7 @@ def spans(found: Mapping[str, Any], trace: Any = None, parent: Any = None) -> It
 
 
 def _span(run: Mapping[str, Any], trace: Any, parent: Any) -> Span:
+    run = {k: _decoded(v) if k in _NESTED else v for k, v in run.items()}
     span_id = made_id(run.get("id"), 16, "run id")
     extra = mapping(run.get("extra"), "extra")
     metadata = mapping(extra.get("metadata"), "metadata")
@@ -62,6 +66,16 @@ def _span(run: Mapping[str, Any], trace: Any, parent: Any) -> Span:
         status_message=optional_text(run.get("error")),
         scope="langsmith",
     )
+
+
+def _decoded(value: Any) -> Any:
+    """Its bulk exports hold JSON in texts."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return value
+    return value
 
 
 def _of_model(

@@ -97,7 +97,7 @@ def _pairs(pairs: list[Mapping[str, Any]], depth: int) -> dict[str, Any]:
     for pair in pairs:
         key = pair.get("key")
         if not isinstance(key, str):
-            raise InputError(f"attribute key {shown(key)}; expected a text")
+            raise InputError(f"attribute key {shown(key)}; expected a key that is a text")
         if key in found:
             raise InputError(f"attribute {key!r} twice on one span; OTLP allows each key once")
         found[key] = _value(pair.get("value"), key, depth)
@@ -147,7 +147,7 @@ def _integer(value: Any) -> int:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         text = str(int(value))
     if len(text) > 20 or not text.removeprefix("-").isdecimal() or not -(2**63) <= int(text) < 2**63:
-        raise InputError(f"integer {shown(value)}; expected one of 64 bits")
+        raise InputError(f"integer {shown(value)}; expected an integer of 64 bits")
     return int(text)
 
 

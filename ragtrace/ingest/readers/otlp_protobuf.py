@@ -110,7 +110,8 @@ def _value(value: Any) -> Any:
 
 def _id(value: bytes, size: int, what: str) -> str:
     if len(value) != size or value in _ZEROS:
-        raise InputError(f"{what} of {len(value)} bytes ({value[:20].hex() or 'empty'}); expected {size}, not all zero")
+        found = value[:20].hex() or "empty"
+        raise InputError(f"{what} of {len(value)} bytes ({found}); expected an id of {size} bytes, not all zero")
     return value.hex()
 
 

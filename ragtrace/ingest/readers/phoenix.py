@@ -42,12 +42,12 @@ def of_row(row: Mapping[str, Any]) -> Iterator[Span]:
         if value is None or (isinstance(value, float) and value != value):
             continue
         if name.startswith(_PREFIX):
-            key, plain = name.removeprefix(_PREFIX), _plain(value)
-            found["attributes"].update(_flat(key, plain) if "." not in key and key != _WHOLE else {key: plain})
+            key, bare = name.removeprefix(_PREFIX), plain(value)
+            found["attributes"].update(_flat(key, bare) if "." not in key and key != _WHOLE else {key: bare})
         elif name == "attributes" and isinstance(value, Mapping):
-            found["attributes"].update(_plain(value))
+            found["attributes"].update(plain(value))
         else:
-            found[name.removeprefix("context.")] = _plain(value) if name == "events" else value
+            found[name.removeprefix("context.")] = plain(value) if name == "events" else value
     yield from span_dicts.spans(found)
 
 
@@ -59,10 +59,10 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Arrow gives every member of a struct to every row: those that are None are none of this row's."""
     if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items() if v is not None}
+        return {k: plain(v) for k, v in value.items() if v is not None}
     if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value if isinstance(value, str | int | float | bool) else str(value)

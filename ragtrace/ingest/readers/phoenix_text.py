@@ -1,74 +1,55 @@
-"""Phoenix's span data frame as text: JSON by rows (also one a line) or by columns, and CSV."""
+"""Phoenix's span data frame as text: JSON by rows (also one a line), by columns or by index, and rows of CSV."""
 
 from __future__ import annotations
 
-import ast
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from ragtrace.errors import InputError
 from ragtrace.ingest.readers.phoenix import of_row
-from ragtrace.ingest.span import Span
+from ragtrace.ingest.span import Span, shown
 
 NAME = "Phoenix span data frame (JSON or CSV)"
 _IDS = ("context.trace_id", "context.span_id")
-_LONGEST = 2**27  # characters of one cell
 _TIMES = ("start_time", "end_time")
 
 
 def claims(found: Mapping[str, Any]) -> bool:
-    """Whether ``found`` is one row, or all columns."""
-    return all(key in found for key in _IDS)
+    """Whether ``found`` is one row, all columns, or all rows by their label."""
+    return _has_ids(found) or _split(found) or _by_label(found)
+
+
+def _has_ids(found: Any) -> bool:
+    return isinstance(found, Mapping) and all(key in found for key in _IDS)
+
+
+def _split(found: Mapping[str, Any]) -> bool:
+    columns, rows = found.get("columns"), found.get("data")
+    return isinstance(columns, list) and isinstance(rows, list) and _has_ids(dict.fromkeys(map(str, columns)))
+
+
+def _named(columns: list[Any], rows: list[Any]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        if not isinstance(row, list) or len(row) != len(columns):
+            raise InputError(f"row {shown(row)}; expected a list of {len(columns)} values, one a column")
+        yield dict(zip(map(str, columns), row, strict=True))
+
+
+def _by_label(found: Mapping[str, Any]) -> bool:
+    return bool(found) and all(_has_ids(row) for row in found.values())
 
 
 def spans(found: Mapping[str, Any]) -> Iterator[Span]:
     """The spans of one object."""
+    if not _has_ids(found):
+        for row in _named(found["columns"], found["data"]) if _split(found) else found.values():
+            yield from of_row(_timed(row))
+        return
     if not isinstance(found[_IDS[1]], Mapping):
         yield from of_row(_timed(found))
         return
     for label in found[_IDS[1]]:
         yield from of_row(_timed({k: v.get(label) for k, v in found.items() if isinstance(v, Mapping)}))
-
-
-def claims_csv(data: bytes) -> bool:
-    """Whether the first line names both ids among its columns."""
-    header = data[:100_000].partition(b"\n")[0]
-    return all(key.encode() in header for key in _IDS) and header[:1] not in (b"{", b"[")
-
-
-def csv_spans(data: bytes) -> Iterator[Span]:
-    """The spans of a CSV file."""
-    csv.field_size_limit(_LONGEST)
-    try:
-        for row in csv.DictReader(io.StringIO(data.decode(), newline=""), strict=True):
-            if None in row:
-                raise InputError("CSV with more cells in a line than columns; export it again, whole")
-            yield from of_row({k: _cell(v, k) for k, v in row.items() if v not in (None, "")})
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"CSV that cannot be read ({error}); export it again, whole") from error
-
-
-def _cell(text: str, name: str) -> Any:
-    """Lists and objects are in a cell as Python shows them. Of them only literals are read, and nothing is run."""
-    if text[:1] not in "[{" or not name.startswith(("attributes.", "events")) or _is_json(text):
-        return text
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return text
-
-
-def _is_json(text: str) -> bool:
-    """A text that was one before: what a chain was called with, say."""
-    try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return False
-    return text != "[]"
 
 
 def _timed(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ WITH lists AS NOT MATERIALIZED (
         coalesce(doc.chars, found[doc.of + 1].chars) AS chars
     FROM (SELECT *, unnest(kept) AS doc, generate_subscripts(kept, 1) AS rank FROM lists)
 ), texts AS NOT MATERIALIZED (
-    SELECT trace_id, hash, any_value(content) AS content, any_value(score) AS score FROM (
+    SELECT trace_id, hash, min(content) AS content, max(score) AS score FROM (
         SELECT trace_id, doc.hash AS hash, doc.content AS content, doc.score AS score FROM retrieved
         UNION ALL SELECT trace_id, hash, content, score FROM defended
     ) WHERE hash IS NOT NULL GROUP BY trace_id, hash

@@ -24,14 +24,16 @@ WITH spoken AS NOT MATERIALIZED (
             OR (request_id IS NULL AND bool_or(phase = 'in_prompt') OVER (PARTITION BY trace_id)) AS is_prompted
     FROM seen
 ), readable AS NOT MATERIALIZED (
-    SELECT trace_id, request_id, phase, min(rank) AS rank, document_id, any_value(content) AS content FROM placed
+    SELECT trace_id, request_id, phase, min(rank) AS rank, document_id, min(content) AS content FROM placed
     WHERE phase = 'in_prompt'
         OR (NOT is_prompted AND (phase = 'after_defense' OR (phase = 'retrieved' AND NOT is_defended)))
     GROUP BY trace_id, request_id, phase, document_id, coalesce(content_hash, md5(content))
 ), routes AS NOT MATERIALIZED (
     SELECT trace_id, min(attributes->>'http.route') AS route FROM span_data GROUP BY trace_id
 )
-SELECT g.trace_id, g.span_id, d.document_id, d.phase, d.rank, g.query, g.response, d.content,
+SELECT g.trace_id, g.span_id,
+    coalesce(d.document_id, 'text ' || substr(md5(d.content), 1, 16)) AS document_id,  -- without an id: by its text
+    d.phase, d.rank, g.query, g.response, d.content,
     list_filter(g.told, lambda t: t.id = d.document_id)[1] AS told,
     g.path, g.service, r.route, t.session, t.user_id, g.run_id, g.arm, g.nested, g.start_ns
 FROM spoken g
