@@ -12,7 +12,7 @@ demo: .venv/.demo
 	$(BIN)/ragtrace demo --out $(OUT)
 
 test: .venv/.test
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/.test
 	$(BIN)/ruff check .

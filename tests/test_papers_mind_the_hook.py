@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,21 @@ def parrot(monkeypatch: pytest.MonkeyPatch) -> Parrot:
     return in_place(monkeypatch)
 
 
-def run(out: Path, design: Design = SMALL) -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a grid that ran to its end; to be read, or copied."""
+    out = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        in_place(patch)
+        run(out)
+    return out
+
+
+def run(out: Path, design: Design = SMALL) -> None:
     paper.main(design, out, Console(width=300, force_terminal=False))
+
+
+def read(out: Path) -> dict[str, dict[str, Any]]:
     told = json.loads((out / "tables.json").read_text())
     return {t["title"].partition(":")[0]: {tuple(r["labels"]): r["values"] for r in t["rows"]} for t in told["tables"]}
 
@@ -40,8 +54,8 @@ def test_the_papers_grid_has_432_cells() -> None:
     assert {run.id for run in Design().runs()} and len({run.id for run in Design().runs()}) == 72
 
 
-def test_the_tables(tmp_path: Path, parrot: Parrot) -> None:
-    made = run(tmp_path)
+def test_the_tables(finished: Path) -> None:
+    made = read(finished)
     assert {k: [v["value"] for v in row] for (k,), row in made["Table I"].items()} == {
         label: [hooks[h] for h in tables.HOOKS] for label, hooks in tables.published()["hooks"].items()
     }
@@ -55,13 +69,16 @@ def test_the_tables(tmp_path: Path, parrot: Parrot) -> None:
     assert canaries["email", "PAD"][0].startswith("0/10")
     assert canaries["person", "PAD"][0].startswith("10/10") and canaries["person", "PAD"][3] == "no: canaries came out"
     assert canaries["email", "LPRAG"][0].startswith("0/10")
-    with ragtrace.open(tmp_path / "mind-the-hook.duckdb") as db:
+    with ragtrace.open(finished / "mind-the-hook.duckdb") as db:
         verdicts = dict(db.execute("SELECT defense, verdict FROM verdicts WHERE hook = 'response'").fetchall())
         assert verdicts["dp_r"] == verdicts["ca_dp"] == verdicts["private_rag"] == "silent_stub"
         assert verdicts["pad"] == "active"
 
 
-def test_a_run_cut_short_goes_on_and_nothing_is_done_twice(tmp_path: Path, parrot: Parrot) -> None:
+def test_a_run_cut_short_goes_on_and_nothing_is_done_twice(
+    tmp_path: Path, parrot: Parrot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper, "_store_witnesses", lambda db: None)  # not what is tried here, and slow
     parrot.stop_after = 9
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path)
@@ -79,10 +96,10 @@ def test_a_run_cut_short_goes_on_and_nothing_is_done_twice(tmp_path: Path, parro
     assert len(parrot.calls) == calls, "what is finished is not asked again"
 
 
-def test_another_design_is_not_mixed_in(tmp_path: Path, parrot: Parrot) -> None:
-    run(tmp_path)
+def test_another_design_is_not_mixed_in(finished: Path, tmp_path: Path, parrot: Parrot) -> None:
+    out = shutil.copytree(finished, tmp_path / "out")
     with pytest.raises(InputError, match=r"begun with other documents \(6, now 7\)"):
-        run(tmp_path, replace(SMALL, documents=7))
+        run(out, replace(SMALL, documents=7))
 
 
 def test_cells_that_share_prompts_share_generations(tmp_path: Path, parrot: Parrot) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import ragtrace
@@ -20,6 +22,30 @@ from ragtrace.types import Corpus, Document
 
 pytestmark = [pytest.mark.model, pytest.mark.filterwarnings("ignore:`langchain-community` is being sunset")]
 TOKENS = 16
+
+
+class Asked(httpx.BaseTransport):
+    """The way to the model, for both frameworks: what both ask is answered once, for its answer takes seconds."""
+
+    def __init__(self) -> None:
+        self.model = httpx.HTTPTransport()
+        self.answers: dict[str, tuple[int, httpx.Headers, bytes]] = {}
+        self.requests = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        asked = json.loads(request.read())
+        asked["max_tokens"] = asked.pop("max_completion_tokens", asked.get("max_tokens"))  # two names of one thing
+        asked = {k: v for k, v in asked.items() if k not in ("logprobs", "top_logprobs")}  # change no text
+        key = json.dumps([str(request.url), asked], sort_keys=True)
+        if key not in self.answers:
+            answer = self.model.handle_request(request)
+            self.answers[key] = answer.status_code, answer.headers, answer.read()
+        status, headers, content = self.answers[key]
+        return httpx.Response(status, headers=headers, content=content)
+
+    def close(self) -> None:
+        self.model.close()
 
 
 def arms() -> list[audit.Arm]:
@@ -63,6 +89,17 @@ def url() -> Iterator[str]:
         yield served
 
 
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def client(asked: Asked) -> Iterator[httpx.Client]:
+    with httpx.Client(transport=asked) as opened:
+        yield opened
+
+
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
     avoid = frozenset().union(*(d.constants() for arm in arms() for d in arm.defenses))
@@ -94,14 +131,18 @@ def audited(database: Path, app: Callable[[str], str], corpus: Corpus, tracing: 
         }  # fmt: skip
 
 
-def test_the_same_audit_on_both_frameworks(tmp_path: Path, url: str, corpus: Corpus) -> None:
+def test_the_same_audit_on_both_frameworks(
+    tmp_path: Path, url: str, corpus: Corpus, asked: Asked, client: httpx.Client
+) -> None:
     from llama_index.llms.openai_like import OpenAILike
 
     database, embeddings = tmp_path / "t.duckdb", embedded.embedder()
     chat = embedded.chat_model(url, cache=embedded.GenerationCache(), max_tokens=TOKENS)
+    chat.root_client = chat.root_client.with_options(http_client=client)
+    chat.client = chat.root_client.chat.completions
     like = OpenAILike(
         model=embedded.MODEL, api_base=url, api_key="none-needed", is_chat_model=True, temperature=0, timeout=600,
-        max_tokens=TOKENS, context_window=8192,
+        max_tokens=TOKENS, context_window=8192, http_client=client,
     )  # fmt: skip
     tracing = ragtrace.setup(database, capture="full")
     try:
@@ -109,6 +150,7 @@ def test_the_same_audit_on_both_frameworks(tmp_path: Path, url: str, corpus: Cor
         other = audited(database, llama_pipeline(corpus.members, like, embeddings), corpus, tracing)
     finally:
         tracing.shutdown()
+    assert asked.requests > len(asked.answers) > 4, "both ask it, and one asks what the other asked"
     assert (one.pop("frameworks"), other.pop("frameworks")) == ([("langchain",)], [("llama_index",)])
     assert len(one["effects"]) == 2 * 4 and {e[4] for e in one["effects"]} == {"changed", "unchanged"}
     assert len({r[4] for r in one["retrieved"]}) >= 5

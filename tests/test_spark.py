@@ -35,11 +35,15 @@ try:
 except UsageError as missing:
     pytest.skip(str(missing), allow_module_level=True)
 
+# Jobs this short are mostly spent on compiling Java well and on threads that clean up after them: less of both.
+SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CLUSTER = {
     "RAGTRACE_SPARK_MASTER": "local-cluster[2,1,1024]",
     "SPARK_HOME": str(Path(pyspark.__file__).parent),
     "SPARK_LOCAL_IP": "127.0.0.1",
-    "PYSPARK_SUBMIT_ARGS": "--conf spark.sql.shuffle.partitions=4 pyspark-shell",  # not 200: the lake is small
+    "PYSPARK_SUBMIT_ARGS": f"--conf 'spark.driver.extraJavaOptions={SHORT}' "
+    f"--conf 'spark.executor.extraJavaOptions={SHORT}' --conf spark.ui.enabled=false "
+    "--conf spark.sql.shuffle.partitions=4 pyspark-shell",  # not 200: the lake is small
 }
 # Of views that are made in the same way and have the same types one is enough: each takes a second or more.
 VIEWS = sorted(

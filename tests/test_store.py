@@ -410,3 +410,23 @@ def test_threads_of_one_process_may_open_together(bench: Bench) -> None:
     with ThreadPoolExecutor(4) as pool:
         counts = list(pool.map(lambda _: _count(ragtrace.open(bench.database)), range(4)))
     assert counts == [(8, 8, 8)] * 4
+
+
+def test_the_copies_that_tests_open_are_what_opening_makes(bench: Bench, tmp_path: Path) -> None:
+    told = [
+        "SELECT table_name, comment, sql FROM duckdb_tables() ORDER BY ALL",
+        "SELECT view_name, comment, sql FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+        "SELECT table_name, column_name, column_index, data_type, column_default, is_nullable, comment "
+        "FROM duckdb_columns() WHERE NOT internal ORDER BY ALL",
+        "SELECT table_name, constraint_text FROM duckdb_constraints() ORDER BY ALL",
+        "SELECT index_name, sql FROM duckdb_indexes() ORDER BY ALL",
+        "SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
+        "FROM ragtrace_meta ORDER BY ALL",
+    ]
+    script = "import sys, ragtrace; ragtrace.open(sys.argv[1]).close()"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "made.duckdb")], check=True)
+    with bench.open() as copy, duckdb.connect(str(tmp_path / "made.duckdb")) as made:
+        assert [rows(copy, query) for query in told] == [rows(made, query) for query in told]
+        tables = [name for (name,) in made.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        assert {t: rows(copy, f'FROM "{t}"') for t in tables} == {t: rows(made, f'FROM "{t}"') for t in tables}
+    assert bench.database.stat().st_mode == (tmp_path / "made.duckdb").stat().st_mode

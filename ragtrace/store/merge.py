@@ -29,7 +29,7 @@ from ragtrace.store.twins import find_twins
 
 # Segments merged in one transaction: bounds the memory, and what a kill makes us do again. While one chunk is inserted
 # the next is read: nothing goes on beside the reading of the first and the insertion of the last, so they are short.
-_LEAST, _CHUNK = 4, 16
+_LEAST, _CHUNK = 16, 16
 _WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
 
