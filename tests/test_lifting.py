@@ -85,8 +85,12 @@ def test_the_request_of_each_span_is_found_by_walking_up(db: duckdb.DuckDBPyConn
         }
         for _ in range(60)
     ]  # fmt: skip
-    found = prepared(db, table(*spans))["request_id"].to_pylist()
-    assert found == [told(span, spans) for span in spans]
+    once = list({(s["trace"], s["id"]): s for s in reversed(spans)}.values())[::-1]
+    once.sort(key=spans.index)
+    given = prepared(db, table(*spans))
+    assert given["span_id"].to_pylist() == [span["id"] for span in once]
+    found = given["request_id"].to_pylist()
+    assert found == [told(span, spans) for span in once]
     assert set(found) - {None}
 
 

@@ -28,15 +28,14 @@ from ragtrace.store.lifting import FIRST, lifted
 from ragtrace.store.twins import find_twins
 
 # Segments merged in one transaction: bounds the memory, and what a kill makes us do again. While one chunk is inserted
-# the next is read: nothing goes on beside the reading of the first and the insertion of the last, so they are short.
-_LEAST, _CHUNK = 16, 16
+# the next is read, but nothing goes on beside the reading of the first and the insertion of the last, so they are not
+# long. Each looks through the ids of the whole store, though: on a large one they are longer.
+_CHUNK, _LONGEST = 16, 64
+_ROWS = 250_000  # of the store, for each segment more
 _WRITING = {"checkpoint_threshold": "1GB", "threads": 1}
 _T = TypeVar("_T")
 
-# The first of each (trace_id, span_id), where the database has none of it.
-_NEW = """
-SELECT min(n) AS n FROM incoming ANTI JOIN span_data USING (trace_id, span_id) GROUP BY trace_id, span_id
-"""
+_KNOWN = "SELECT n FROM incoming SEMI JOIN span_data USING (trace_id, span_id)"
 _INSERT = f"""
 INSERT INTO span_data BY NAME
 SELECT trace_id, span_id, parent_span_id, name, kind, start_time_ns AS start_ns, end_time_ns AS end_ns, status,
@@ -142,7 +141,7 @@ def add(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> MergeRe
     if segments := _unknown(connection, paths, report, reasons):
         with (
             _set_for_writing(connection),
-            closing(_prepared(connection, _chunks(segments, report, reasons))) as chunks,
+            closing(_prepared(connection, _chunks(segments, _size(connection), report, reasons))) as chunks,
         ):
             for chunk in chunks:
                 report.spans += _transaction(connection, partial(_insert_chunk, connection, chunk))
@@ -191,22 +190,25 @@ def _unknown(
     return [(path, size) for path, size in found if (path.name, size) not in known]
 
 
-def _chunks(segments: list[tuple[Path, int]], report: MergeReport, reasons: list[str]) -> Iterator[_Incoming]:
-    start, most = 0, min(_LEAST, _CHUNK)
-    while (left := len(segments) - start) > 0:
+def _size(connection: duckdb.DuckDBPyConnection) -> int:
+    return max(_CHUNK, min(_LONGEST, _last(connection) // _ROWS))
+
+
+def _chunks(
+    segments: list[tuple[Path, int]], size: int, report: MergeReport, reasons: list[str]
+) -> Iterator[_Incoming]:
+    for start in range(0, len(segments), size):
         whole: list[_Segment] = []
         tables: list[pa.Table] = []
-        take = min(most, max(_LEAST, (left + 1) // 2))
-        for path, size in segments[start : start + take]:
+        for path, held in segments[start : start + size]:
             try:
                 tables.append(_read(path))
             except (OSError, ValueError, pa.ArrowException) as error:
                 _left_out(path, error, report, reasons)
             else:
-                whole.append(_Segment(path, size, tables[-1].num_rows))
+                whole.append(_Segment(path, held, tables[-1].num_rows))
         if whole:
             yield _Incoming(_numbered(translated(pa.concat_tables(tables))), whole)
-        start, most = start + take, min(2 * most, _CHUNK)
 
 
 def _left_out(path: Path, error: Exception, report: MergeReport, reasons: list[str]) -> None:
@@ -248,11 +250,16 @@ def _read(path: Path) -> pa.Table:
 
 
 def _numbered(table: pa.Table) -> pa.Table:
-    """With a column ``n``, and texts as a segment has them: other engines have other types for them."""
+    """Each span once, with a column ``n``, and texts as a segment has them: other engines have other types for them."""
     for name, expected in _types().items():
         if (found := table[name]).type != expected:
             table = table.set_column(table.schema.get_field_index(name), name, found.cast(expected))
-    return table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
+    numbers = pa.array(range(table.num_rows), pa.int64())
+    ids = pc.binary_join_element_wise(table["trace_id"], table["span_id"], "/")
+    if pc.count_distinct(ids).as_py() < table.num_rows:
+        numbers = pa.table([ids, numbers], ["id", "n"]).group_by("id").aggregate([("n", "min")])["n_min"].sort()
+        table = table.take(numbers)
+    return table.append_column("n", numbers)
 
 
 @cache
@@ -310,18 +317,19 @@ def _insert(connection: duckdb.DuckDBPyConnection, chunk: _Prepared) -> int:
     """Inserts what is new of a chunk, and its entities; says how many spans that were."""
     table = chunk.table.result()
     connection.register("incoming", table)
-    new = connection.sql(_NEW).to_arrow_table()["n"]
-    if some := len(new) < table.num_rows:
-        table = table.take(new.combine_chunks().sort())
+    known = connection.sql(_KNOWN).to_arrow_table()["n"]
+    if len(known):
+        table = table.filter(pc.invert(pc.is_in(table["n"], known)))
         connection.register("incoming", table)
-    if len(new):
+    if table.num_rows:
         connection.execute(_INSERT).fetchall()
         found = chunk.entities.result()
-        connection.register("found", found.filter(pc.is_in(found["n"], new)) if some else found)
-        connection.execute("INSERT INTO entity_data BY NAME SELECT * EXCLUDE (n) FROM found").fetchall()
-        connection.unregister("found")
+        if found.num_rows:
+            connection.register("found", found.filter(pc.invert(pc.is_in(found["n"], known))) if len(known) else found)
+            connection.execute("INSERT INTO entity_data BY NAME SELECT * EXCLUDE (n) FROM found").fetchall()
+            connection.unregister("found")
     connection.unregister("incoming")
-    return len(new)
+    return int(table.num_rows)
 
 
 def _ahead(made: Iterable[_T]) -> Iterator[_T]:
