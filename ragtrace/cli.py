@@ -73,7 +73,7 @@ def sql(
     format: Annotated[Format, typer.Option(help="How to print.")] = Format.table,
     out: Annotated[Path | None, typer.Option(help="Write here instead (parquet always needs it).")] = None,
     timeout: Annotated[float, typer.Option(min=0.001, max=1e6, help="Seconds that it may take.")] = 60.0,
-    memory: Annotated[float, typer.Option(min=0.5, max=1e4, help="GB that it may hold; more goes to disk.")] = 2.0,
+    memory: Annotated[float, typer.Option(min=0.5, max=1e4, help="GB for DuckDB; more goes to disk.")] = 2.0,
 ) -> None:
     """Asks the traces: read-only, without file or network access from SQL."""
     from ragtrace.query import ask

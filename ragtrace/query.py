@@ -52,7 +52,7 @@ def ask(
     Returns why the answer is empty, where it is and that can be told.
 
     :param stuck: called where the query can then not be interrupted. :param values: of its parameters (``$name``).
-    :param memory: GB that the process may hold; what needs more goes to temporary files.
+    :param memory: GB for DuckDB; what needs more goes to temporary files.
     :raises UsageError: not one question, wrong SQL (with DuckDB's hint), one that takes too long or too much memory, or
         an answer that ``format`` cannot hold.
     :raises StoreError: no database, or none that can be read.

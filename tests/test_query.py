@@ -227,7 +227,7 @@ def test_what_waits_in_the_spool_is_merged_first(tmp_path: Path) -> None:
 
 def test_memory_is_a_setting(database: Path) -> None:
     limit = "SELECT current_setting('memory_limit') AS held"
-    for more, held in (([], "1.5 GiB"), (["--memory", "4"], "3.4 GiB"), (["--memory", "0.5"], "286.1 MiB")):
+    for more, held in (([], "1.8 GiB"), (["--memory", "4"], "3.7 GiB"), (["--memory", "0.5"], "476.8 MiB")):
         done = CliRunner().invoke(app, ["sql", limit, "--db", str(database), "--format", "csv", *more])
         assert held in done.output, done.output
     done = CliRunner().invoke(app, ["sql", limit, "--db", str(database), "--memory", "0"])

@@ -207,7 +207,7 @@ def test_every_reader_is_locked(database: Path) -> None:
         "python_enable_replacements": "false",
         "access_mode": "read_only",
         "autoload_known_extensions": "false",
-        "memory_limit": "1.5 GiB",
+        "memory_limit": "1.8 GiB",
         "max_temp_directory_size": "3.7 GiB",
     }
 

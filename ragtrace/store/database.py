@@ -25,8 +25,7 @@ from ragtrace.store.windows import windows
 
 SCHEMA_VERSION = 1
 MEMORY = 2.0
-"""GB that a process which asks a store may hold, unless it is told otherwise."""
-_BESIDE = 300  # MB
+"""GB for DuckDB where a store is asked, unless it is told otherwise."""
 _SPILLED = "4GB"
 _MEASURED = 1_000  # generations of which the exposure is measured at once; `ragtrace exposure` does more
 _FILLED = (lifting, outgoing)  # what a merge fills in, and is filled in once where an older version merged
@@ -87,7 +86,7 @@ def open_readonly(database: str | Path, *, memory: float = MEMORY, key: str | No
 
     Nor Python's variables, and what it spills to disk is bounded too.
 
-    :param memory: GB that the process may hold: DuckDB's buffers are that without what it and Python take besides.
+    :param memory: GB for DuckDB; the process holds some 0.2 more.
     :raises StoreError: the database is missing, is not ours, or is held by another process.
     """
     path = existing(database)
@@ -95,7 +94,7 @@ def open_readonly(database: str | Path, *, memory: float = MEMORY, key: str | No
     try:
         if not _check(connection, path):
             raise _foreign(path)
-        connection.execute("SET memory_limit = ?", [f"{max(1_000 * memory - _BESIDE, _BESIDE):.0f}MB"])
+        connection.execute("SET memory_limit = ?", [f"{1_000 * memory:.0f}MB"])
         connection.execute("SET max_temp_directory_size = ?", [_SPILLED])
         connection.execute("SET python_enable_replacements = false")
         connection.execute("SET autoload_known_extensions = false")
