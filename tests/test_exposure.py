@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +229,9 @@ def test_every_mode_says_the_same(tmp_path: Path, mode: Any) -> None:
         assert exposed(db) == {"d1": QUOTED, "d2": (1, 0.0, 0)}
 
 
-def test_foreign_traces(tmp_path: Path) -> None:
-    """OpenInference, without a question: documents and answer are enough."""
+@pytest.mark.parametrize("named", [True, False])
+def test_foreign_traces(tmp_path: Path, named: bool) -> None:
+    """OpenInference, without a question: documents and answer are enough; without ids their texts tell them apart."""
     kind = "openinference.span.kind"
 
     def span(id: str, attributes: dict[str, Any]) -> dict[str, Any]:
@@ -237,9 +239,10 @@ def test_foreign_traces(tmp_path: Path) -> None:
         return {"traceId": TRACE, "spanId": id, "name": "x", "startTimeUnixNano": str(START), "attributes": given}
 
     document = "retrieval.documents.{}.document.{}"
+    ids = {document.format(0, "id"): "d1", document.format(1, "id"): "d2"} if named else {}
     spans = [
-        span(SPAN, {kind: "RETRIEVER", document.format(0, "content"): LETTER, document.format(0, "id"): "d1",
-                    document.format(1, "content"): "It rains.", document.format(1, "id"): "d2"}),
+        span(SPAN, {kind: "RETRIEVER", document.format(0, "content"): LETTER,
+                    document.format(1, "content"): "It rains.", **ids}),
         span("f" * 16, {kind: "LLM", "llm.output_messages.0.message.role": "assistant",
                         "llm.output_messages.0.message.content": ANSWER}),
     ]  # fmt: skip
@@ -249,7 +252,9 @@ def test_foreign_traces(tmp_path: Path) -> None:
     [row] = rows(store.db, "FROM exposure")
     assert (row["document_id"], row["longest_run"], row["measured"]) == (None, None, False)
     assert measure(store.db) == Measured(1, 2, 0)
-    assert exposed(store.db) == {"d1": QUOTED, "d2": (1, 0.0, 0)}
+    by_text = [f"text {md5(text.encode()).hexdigest()[:16]}" for text in (LETTER, "It rains.")]
+    first, second = ("d1", "d2") if named else by_text
+    assert exposed(store.db) == {first: QUOTED, second: (1, 0.0, 0)}
     store.db.close()
 
 

@@ -255,6 +255,9 @@ def test_a_question_of_ones_own(tmp_path: Path) -> None:
     own.write_text("-- How many?\n-- :least NUMBER 0.5 no fewer\nSELECT count(*) AS n FROM stages HAVING n > $least")
     told = CliRunner().invoke(app, ["ask", str(own), "least=2", "--db", str(bench.database), "--format", "json"])
     assert json.loads(told.stdout) == [{"n": 5}]
+    own.write_text("-- How much?\nSELECT current_setting('memory_limit') AS held")
+    told = CliRunner().invoke(app, ["ask", str(own), "--db", str(bench.database), "--format", "json", "--memory", "4"])
+    assert json.loads(told.stdout) == [{"held": "3.7 GiB"}]
 
 
 @pytest.mark.parametrize(

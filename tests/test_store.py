@@ -166,6 +166,26 @@ def test_many_segments_are_merged_in_several_transactions(bench: Bench, monkeypa
         assert _count(db) == (7, 7, 7)
 
 
+def test_chunks_grow_with_the_store(bench: Bench, monkeypatch: Any) -> None:
+    monkeypatch.setattr(merge, "_ROWS", 1)
+    taken = []
+    insert = merge._insert_chunk
+    monkeypatch.setattr(
+        merge, "_insert_chunk", lambda db, chunk: taken.append(len(chunk.segments)) or insert(db, chunk)
+    )
+    for _ in range(18):
+        _fill(bench, 1)
+    bench.open().close()
+    for _ in range(40):
+        _fill(bench, 1)
+    with bench.open() as db:
+        assert _count(db) == (58, 58, 58)
+    assert taken == [16, 2, 17, 17, 6]  # 17 is the last row of the 18 that were there
+    monkeypatch.setattr(merge, "_LONGEST", 16)
+    with bench.open() as db:
+        assert merge._size(db) == 16
+
+
 def test_no_spool_and_an_empty_one(bench: Bench) -> None:
     with ragtrace.open(bench.database) as db:
         assert _count(db) == (0, 0, 0)

@@ -20,6 +20,7 @@ _READERS: tuple[Any, ...] = (phoenix_text, langfuse, langsmith, span_dicts)
 _LONGEST = 2**27  # characters of one cell
 _HEADER = 100_000  # bytes
 _DELIMITERS = ",;\t"
+_SHOWN = ("attributes.", "events")  # columns whose lists and objects are as Python shows them
 
 
 def spans(table: pa.Table) -> Iterator[Span] | None:
@@ -77,9 +78,6 @@ def _cell(text: str, name: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text
-
-
-_SHOWN = ("attributes.", "events")
 
 
 def _is_json(text: str) -> bool:
