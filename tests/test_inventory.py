@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import gc
 import json
 import os
 import subprocess
@@ -20,6 +22,7 @@ from ragtrace.defense import Defense
 from ragtrace.defenses import DPRetrieval, Paraphrase, RegexMask, load
 from ragtrace.errors import InputError, UsageError
 from ragtrace.inventory import inventory
+from ragtrace.inventory.modules import parsed
 from ragtrace.papers.dp_r import DPStub
 from ragtrace.types import Document
 
@@ -319,3 +322,26 @@ def test_too_many_paths_are_not_guessed_and_take_no_time(tmp_path: Path) -> None
     found = inventory(tmp_path)[0].hooks[0]
     assert found.status in ("unknown", "conditional")  # it acts, if a flag is on; and never "active" or inert
     assert time.perf_counter() - started < 5
+
+
+class Parses:
+    """Garbage that parses something when it goes, as asyncio does where it prints the traceback of a lost task."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        ast.parse("x = [(1 if a else 2) for a in b]")
+
+
+def test_garbage_that_parses_does_not_break_the_parsing() -> None:
+    source = ("x = " + "(" * 60 + "1" + "+1)" * 60 + "\n") * 400
+    before = gc.get_threshold()
+    try:
+        for young in range(50, 55):
+            Parses()
+            gc.set_threshold(young, 1, 1)
+            assert len(parsed(source.encode()).body) == 400
+            gc.set_threshold(*before)
+    finally:
+        gc.set_threshold(*before)

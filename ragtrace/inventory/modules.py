@@ -352,8 +352,15 @@ def parsed(raw: bytes) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in the code under audit are not ours
-            return ast.parse(raw)
+            return _tree(raw)
     except SyntaxError as error:
         raise UnreadableError(f"no valid Python 3: {error.msg} (line {error.lineno})") from error
     except (ValueError, LookupError, RecursionError, MemoryError) as error:
         raise UnreadableError(f"cannot be parsed: {error or type(error).__name__}") from error
+
+
+def _tree(raw: bytes) -> ast.Module:
+    try:
+        return ast.parse(raw)
+    except SystemError:  # CPython 3.11: a collection in the middle of it may parse too (the line of a traceback)
+        return ast.parse(raw)
